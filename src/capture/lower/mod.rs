@@ -1,0 +1,37 @@
+//! Lowering: a captured program, with a value for each symbol, becomes a graph. One file per ATen family; [`table`] joins them.
+
+mod arithmetic;
+mod call;
+mod cast;
+mod compare;
+mod context;
+mod creation;
+mod error;
+pub mod helpers;
+mod join;
+mod mutation;
+pub mod promote;
+mod slicing;
+mod strided;
+pub mod table;
+mod view;
+
+pub use call::Call;
+pub use context::{LowerOptions, Lowered, Lowering, Sink, Source, lower};
+pub use error::{LowerError, Unsupported};
+
+/// Lowers one call: gives one value per result of the operator; `None` for results that no one can use.
+pub type LowerFn = fn(&mut Lowering<'_>, &Call<'_>) -> Result<Outputs, LowerError>;
+
+/// Values of a call's results.
+pub type Outputs = smallvec::SmallVec<[Option<clutch_graph::ValueId>; 1]>;
+
+/// The only result of a call.
+pub fn one(value: clutch_graph::ValueId) -> Result<Outputs, LowerError> {
+    Ok(smallvec::smallvec![Some(value)])
+}
+
+/// All results of a call, in order.
+pub fn many(values: impl IntoIterator<Item = clutch_graph::ValueId>) -> Result<Outputs, LowerError> {
+    Ok(values.into_iter().map(Some).collect())
+}

@@ -1,0 +1,42 @@
+//! Writes to inputs, overwriting values, and assertions that hold by construction.
+
+use super::cast::as_result;
+use super::helpers::{operand, place};
+use super::table::Family;
+use super::{Call, LowerError, Lowering, Outputs, one};
+use crate::capture::program::Arg;
+
+/// Operators of this family.
+pub const OPS: Family = &[
+    ("aten.copy_.default", copy_back),
+    ("aten.copy.default", copy),
+    ("aten.fill.Scalar", fill),
+    ("aten.fill.Tensor", fill),
+    ("aten._assert_tensor_metadata.default", nothing),
+];
+
+/// Functional graphs write to inputs at their end only: the input takes on the value.
+fn copy_back(l: &mut Lowering<'_>, c: &Call<'_>) -> Result<Outputs, LowerError> {
+    let outputs = copy(l, c)?;
+    match (c.arg(0, "self"), outputs.first()) {
+        (Some(Arg::Value(target)), Some(Some(value))) => l.write_back(*target, *value)?,
+        _ => return Err(LowerError::Argument { index: 0, name: "self", expected: "a tensor" }),
+    }
+    Ok(outputs)
+}
+
+fn copy(l: &mut Lowering<'_>, c: &Call<'_>) -> Result<Outputs, LowerError> {
+    let src = c.tensor(l, 1, "src")?;
+    as_result(l, c, src)
+}
+
+fn fill(l: &mut Lowering<'_>, c: &Call<'_>) -> Result<Outputs, LowerError> {
+    let (dtype, dims) = (c.out_dtype()?, c.out_dims(l)?);
+    let value = operand(l, c, 1, "value")?;
+    one(place(l, value, dtype, &dims)?)
+}
+
+/// Capture has checked what the assertion says.
+fn nothing(_: &mut Lowering<'_>, _: &Call<'_>) -> Result<Outputs, LowerError> {
+    Ok(Outputs::new())
+}

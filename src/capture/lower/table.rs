@@ -1,0 +1,50 @@
+//! The table of lowerings: operator name to rule, joined from the families.
+
+use std::sync::OnceLock;
+
+use rustc_hash::FxHashMap;
+
+use super::LowerFn;
+
+/// One family's operators.
+pub type Family = &'static [(&'static str, LowerFn)];
+
+/// All families.
+pub const FAMILIES: &[(&str, Family)] = &[
+    ("arithmetic", super::arithmetic::OPS),
+    ("cast", super::cast::OPS),
+    ("compare", super::compare::OPS),
+    ("creation", super::creation::OPS),
+    ("join", super::join::OPS),
+    ("mutation", super::mutation::OPS),
+    ("slicing", super::slicing::OPS),
+    ("strided", super::strided::OPS),
+    ("view", super::view::OPS),
+];
+
+/// The rule of an operator.
+pub fn find(target: &str) -> Option<LowerFn> {
+    static TABLE: OnceLock<FxHashMap<&'static str, LowerFn>> = OnceLock::new();
+    let table = TABLE.get_or_init(|| FAMILIES.iter().flat_map(|(_, family)| family.iter().copied()).collect());
+    table.get(target).copied()
+}
+
+/// Names of all operators with a rule, sorted.
+pub fn supported() -> Vec<&'static str> {
+    let mut names: Vec<&str> = FAMILIES.iter().flat_map(|(_, family)| family.iter().map(|(name, _)| *name)).collect();
+    names.sort_unstable();
+    names
+}
+
+#[cfg(test)]
+mod tests {
+    use super::supported;
+
+    #[test]
+    fn no_operator_has_two_rules() {
+        let names = supported();
+        for pair in names.windows(2) {
+            assert_ne!(pair[0], pair[1], "two families lower this operator");
+        }
+    }
+}
