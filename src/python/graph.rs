@@ -1,0 +1,233 @@
+//! A compiled FX graph as a Python callable.
+
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Instant;
+
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList};
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+
+use super::errors;
+use super::settings::Settings;
+use crate::capture::expr::{ExprId, Size};
+use crate::capture::program::{Meta, Program};
+use crate::capture::walk::walk;
+use crate::driver::{Artifact, Built, Config, build};
+use crate::metrics::{METRICS, count, time};
+use crate::runtime::call::{Context, Runner};
+use crate::runtime::device::Device;
+use crate::runtime::dlpack::Exchange;
+
+/// Values of the symbols, by number.
+type Symbols = SmallVec<[i64; 4]>;
+
+/// Where the value of a size expression is read on a call.
+#[derive(Clone, Copy)]
+enum Reading {
+    /// The integer argument itself.
+    Argument(usize),
+    /// A size of a tensor argument.
+    Axis(usize, usize),
+}
+
+/// A compiled FX graph. Calling it with the list of arguments runs it, and empties the list.
+#[pyclass(frozen, module = "torch_clutch._clutch")]
+pub struct CompiledGraph {
+    program: Program,
+    constants: Vec<Option<Py<PyAny>>>,
+    config: Config,
+    device: Device,
+    context: Context,
+    readings: Vec<(ExprId, Reading)>,
+    only: OnceLock<Arc<Runner>>,
+    runners: Mutex<FxHashMap<Symbols, Arc<Runner>>>,
+    last: Mutex<Option<Arc<Artifact>>>,
+}
+
+/// Compiles `gm`. Raises UnsupportedError with a `nodes` list when calls cannot be lowered.
+#[pyfunction]
+pub fn compile(py: Python<'_>, gm: &Bound<'_, PyAny>, static_inputs: Vec<usize>, settings: Settings) -> PyResult<CompiledGraph> {
+    let device = settings.device(py)?;
+    let start = Instant::now();
+    let walked = walk(gm, &static_inputs).map_err(|e| errors::walk(py, e))?;
+    time(&METRICS.walk_ns, start.elapsed());
+    count(&METRICS.captures);
+    let helpers = py.import("torch_clutch._runtime")?;
+    let context = Context {
+        exchange: Exchange::get(py)?,
+        draw_seed: helpers.getattr("draw_seed")?.unbind(),
+        increment_version: helpers.getattr("increment_version")?.unbind(),
+    };
+    let readings = readings(&walked.program);
+    let graph = CompiledGraph {
+        program: walked.program,
+        constants: walked.constants,
+        config: settings.config(),
+        device,
+        context,
+        readings,
+        only: OnceLock::new(),
+        runners: Mutex::new(FxHashMap::default()),
+        last: Mutex::new(None),
+    };
+    let symbols = graph.solve(&walked.hints);
+    match symbols {
+        Some(symbols) => {
+            graph.runner(py, &symbols)?;
+        }
+        None => tracing::info!("the sizes of the example are not known; compiling at the first call"),
+    }
+    Ok(graph)
+}
+
+fn readings(program: &Program) -> Vec<(ExprId, Reading)> {
+    let mut found = Vec::new();
+    for (i, input) in program.inputs.iter().enumerate() {
+        match &input.meta {
+            Meta::Int(Size::Expr(id)) => found.push((*id, Reading::Argument(i))),
+            Meta::Tensor(t) => {
+                for (axis, size) in t.shape.iter().enumerate() {
+                    if let Size::Expr(id) = size {
+                        found.push((*id, Reading::Axis(i, axis)));
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+    found
+}
+
+impl CompiledGraph {
+    /// The symbols' values from equations; `None` when one stays unknown.
+    fn solve(&self, equations: &[(ExprId, i64)]) -> Option<Symbols> {
+        let mut known = vec![None; self.program.exprs.symbols().len()];
+        self.program.exprs.solve(equations, &mut known);
+        known.into_iter().collect()
+    }
+
+    fn symbols_of(&self, args: &[Bound<'_, PyAny>]) -> PyResult<Symbols> {
+        let mut equations: SmallVec<[(ExprId, i64); 16]> = SmallVec::new();
+        for &(expr, reading) in &self.readings {
+            let value = match reading {
+                Reading::Argument(i) => args[i].extract::<i64>()?,
+                Reading::Axis(i, axis) => {
+                    let view = self.context.exchange.view(&args[i])?;
+                    *view.dims().get(axis).ok_or_else(|| errors::internal(format!("argument {i} has no axis {axis}")))?
+                }
+            };
+            equations.push((expr, value));
+        }
+        self.solve(&equations).ok_or_else(|| errors::internal("the sizes of the arguments do not determine all symbols".to_owned()))
+    }
+
+    /// The runner for these symbol values, built at first use.
+    fn runner(&self, py: Python<'_>, symbols: &Symbols) -> PyResult<Arc<Runner>> {
+        if let Some(found) = self.runners.lock().unwrap_or_else(PoisonError::into_inner).get(symbols) {
+            return Ok(found.clone());
+        }
+        let built = py.detach(|| build(&self.program, symbols, &self.device, &self.config));
+        let artifact = match built.map_err(|e| errors::build(py, &e))? {
+            Built::Ready(artifact) => Arc::from(artifact),
+            Built::Unsupported(calls) => {
+                let lines: Vec<String> = calls.iter().map(ToString::to_string).collect();
+                let error = errors::new(py, "UnsupportedError", &format!("cannot compile:\n  {}", lines.join("\n  ")));
+                let nodes: Vec<(String, String, String)> =
+                    calls.iter().map(|c| (c.name.clone(), c.target.clone(), c.error.to_string())).collect();
+                error.value(py).setattr("nodes", nodes)?;
+                return Err(error);
+            }
+        };
+        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&artifact));
+        if !symbols.is_empty() {
+            count(&METRICS.bucket_exact);
+        }
+        let runner = Arc::new(Runner::new(artifact));
+        if symbols.is_empty() {
+            // Another thread may have been first; either runner is right.
+            let _ = self.only.set(runner.clone());
+        }
+        let mut runners = self.runners.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(runners.entry(symbols.clone()).or_insert(runner).clone())
+    }
+}
+
+#[pymethods]
+impl CompiledGraph {
+    /// AOTAutograd passes the arguments in one list and lets the callee empty it.
+    #[classattr]
+    fn _boxed_call() -> bool {
+        true
+    }
+
+    fn __call__<'py>(&self, py: Python<'py>, args: &Bound<'py, PyList>) -> PyResult<Bound<'py, PyList>> {
+        let items: SmallVec<[Bound<'py, PyAny>; 16]> = args.iter().collect();
+        args.del_slice(0, args.len())?;
+        let runner = match self.only.get() {
+            Some(runner) => runner.clone(),
+            None => {
+                let symbols = self.symbols_of(&items)?;
+                self.runner(py, &symbols)?
+            }
+        };
+        runner.call(py, &self.context, &items, &self.constants)
+    }
+
+    /// Costs, memory, fingerprint, sizes and times of the executable built last.
+    fn statistics<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let info = PyDict::new(py);
+        let last = self.last.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let Some(artifact) = last else { return Ok(info) };
+        let executable = artifact.main.executable();
+        let report = &artifact.report;
+        let text = |e: clutch_pjrt::Error| format!("not available: {e}");
+        match executable.cost_analysis() {
+            Ok(costs) => info.set_item("cost_analysis", costs)?,
+            Err(e) => info.set_item("cost_analysis", text(e))?,
+        }
+        match executable.compiled_memory_stats() {
+            Ok(m) => {
+                let memory = PyDict::new(py);
+                memory.set_item("argument_bytes", m.argument)?;
+                memory.set_item("output_bytes", m.output)?;
+                memory.set_item("alias_bytes", m.alias)?;
+                memory.set_item("temp_bytes", m.temp)?;
+                memory.set_item("code_bytes", m.generated_code)?;
+                memory.set_item("peak_bytes", m.peak)?;
+                info.set_item("memory", memory)?;
+            }
+            Err(e) => info.set_item("memory", text(e))?,
+        }
+        match executable.fingerprint() {
+            Ok(f) => info.set_item("fingerprint", f)?,
+            Err(e) => info.set_item("fingerprint", text(e))?,
+        }
+        match executable.size_of_generated_code() {
+            Ok(size) => info.set_item("code_bytes", size)?,
+            Err(e) => info.set_item("code_bytes", text(e))?,
+        }
+        match executable.serialize() {
+            Ok(bytes) => info.set_item("serialized_bytes", bytes.len())?,
+            Err(e) => info.set_item("serialized_bytes", text(e))?,
+        }
+        info.set_item("hlo_bytes", report.hlo_bytes)?;
+        info.set_item("instructions", report.instructions)?;
+        info.set_item("nodes_before", report.nodes.0)?;
+        info.set_item("nodes_after", report.nodes.1)?;
+        info.set_item("lower_seconds", report.lower_ns as f64 * 1e-9)?;
+        info.set_item("passes_seconds", report.passes_ns as f64 * 1e-9)?;
+        info.set_item("emit_seconds", report.emit_ns as f64 * 1e-9)?;
+        info.set_item("compile_seconds", report.compile_ns as f64 * 1e-9)?;
+        info.set_item("graph_text", report.graph_text.as_deref())?;
+        info.set_item("hlo_text", report.hlo_text.as_deref())?;
+        if let Some(passes) = &report.passes {
+            let list = PyList::empty(py);
+            for p in &passes.passes {
+                list.append((p.name, p.micros, p.nodes_before, p.nodes_after))?;
+            }
+            info.set_item("passes", list)?;
+        }
+        Ok(info)
+    }
+}

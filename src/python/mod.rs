@@ -1,0 +1,62 @@
+//! The extension module `torch_clutch._clutch`.
+
+pub mod errors;
+mod graph;
+mod settings;
+
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use crate::metrics::METRICS;
+use crate::target::Target;
+
+/// Counters since the start or the last reset, by name.
+#[pyfunction]
+fn metrics(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
+    let dict = PyDict::new(py);
+    for (name, value) in METRICS.snapshot() {
+        match name.strip_suffix("_ns") {
+            Some(phase) => dict.set_item(format!("{phase}_seconds"), value as f64 * 1e-9)?,
+            None => dict.set_item(name, value)?,
+        }
+    }
+    Ok(dict)
+}
+
+/// Sets all counters to zero.
+#[pyfunction]
+fn reset_metrics() {
+    METRICS.reset();
+}
+
+/// Adds to the count of graph parts that run in eager.
+#[pyfunction]
+fn count_eager_parts(n: u64) {
+    crate::metrics::count_n(&METRICS.eager_parts, n);
+}
+
+/// Checks a target name; raises TargetError.
+#[pyfunction]
+fn check_target(py: Python<'_>, name: &str) -> PyResult<()> {
+    Target::parse(name).map(|_| ()).map_err(|e| errors::new(py, "TargetError", &e.to_string()))
+}
+
+/// Names of all operators with a lowering.
+#[pyfunction]
+fn supported_operators() -> Vec<&'static str> {
+    crate::capture::lower::table::supported()
+}
+
+#[pymodule]
+fn _clutch(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    m.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    m.add_class::<graph::CompiledGraph>()?;
+    m.add_function(wrap_pyfunction!(metrics, m)?)?;
+    m.add_function(wrap_pyfunction!(reset_metrics, m)?)?;
+    m.add_function(wrap_pyfunction!(count_eager_parts, m)?)?;
+    m.add_function(wrap_pyfunction!(check_target, m)?)?;
+    m.add_function(wrap_pyfunction!(supported_operators, m)?)?;
+    m.add_function(wrap_pyfunction!(graph::compile, m)?)?;
+    m.add_function(wrap_pyfunction!(settings::device_info, m)?)?;
+    Ok(())
+}

@@ -1,0 +1,73 @@
+//! Settings that Python hands to the pipeline, and what it can ask about devices.
+
+use std::path::PathBuf;
+
+use clutch_graph::op::Precision;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use super::errors;
+use crate::driver::Config;
+use crate::runtime::device::{self, Device, PluginChoice};
+use crate::target::Target;
+
+/// Options in force for one compilation, from `torch_clutch.options.Options.for_rust()`.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+pub struct Settings {
+    target: String,
+    plugin: Option<String>,
+    site_packages: Vec<PathBuf>,
+    precision: String,
+    inference: bool,
+    fold_budget_bytes: usize,
+    dump_dir: Option<PathBuf>,
+    keep_texts: bool,
+}
+
+impl Settings {
+    /// The pipeline's configuration.
+    pub fn config(&self) -> Config {
+        Config {
+            precision: match self.precision.as_str() {
+                "high" => Precision::High,
+                "medium" => Precision::Default,
+                _ => Precision::Highest,
+            },
+            inference: self.inference,
+            fold_budget_bytes: self.fold_budget_bytes,
+            dump_dir: self.dump_dir.clone(),
+            keep_texts: self.keep_texts,
+        }
+    }
+
+    /// The device that the options name.
+    pub fn device(&self, py: Python<'_>) -> PyResult<Device> {
+        let target = Target::parse(&self.target).map_err(|e| errors::new(py, "TargetError", &e.to_string()))?;
+        let choice = PluginChoice { site_packages: self.site_packages.clone(), explicit: self.plugin.clone() };
+        device::open(&target, &choice).map_err(|e| {
+            let class = if matches!(e, clutch_pjrt::Error::UnknownTopology { .. }) { "TargetError" } else { "PluginError" };
+            errors::new(py, class, &e.to_string())
+        })
+    }
+}
+
+/// Plugin, platform and devices of the given settings.
+#[pyfunction]
+pub fn device_info<'py>(py: Python<'py>, settings: Settings) -> PyResult<Bound<'py, PyDict>> {
+    let device = settings.device(py)?;
+    let info = PyDict::new(py);
+    info.set_item("plugin", device.plugin().path())?;
+    info.set_item("api_version", device.plugin().api_version().to_string())?;
+    let identity = device.identity().map_err(|e| errors::plugin(py, &e))?;
+    info.set_item("platform", identity.platform)?;
+    info.set_item("platform_version", identity.version)?;
+    info.set_item("device_kind", identity.kind)?;
+    info.set_item("topology", identity.topology)?;
+    let count = match &device {
+        Device::Here(client) => client.devices().len(),
+        Device::Elsewhere(topology) => topology.devices().map_err(|e| errors::plugin(py, &e))?.len(),
+    };
+    info.set_item("devices", count)?;
+    Ok(info)
+}

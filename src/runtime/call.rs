@@ -1,0 +1,426 @@
+//! One call of a compiled program: tensors in, executable, tensors out.
+
+use std::ffi::c_void;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use clutch_graph::types::row_major_strides;
+use clutch_graph::{DType, Dims, TensorType};
+use clutch_pjrt::{Buffer, Client, CopySemantics, ElementType, ExecuteScratch, LoadedExecutable};
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::PyList;
+use smallvec::SmallVec;
+
+use super::dlpack::{DlTensor, Exchange, Retained};
+use super::pack;
+use crate::capture::layout::inverse_order;
+use crate::capture::lower::{Sink, Source};
+use crate::driver::{Artifact, Code};
+use crate::metrics::{METRICS, count, count_n};
+use crate::python::errors;
+use crate::recipe::{Argument, Interface};
+
+/// Alignment in bytes at which CPU plugins read host memory in place.
+const ALIGNMENT: usize = 64;
+
+/// What calls need of this process's Python.
+pub struct Context {
+    /// PyTorch's tensor exchange.
+    pub exchange: Exchange,
+    /// Draws a seed from PyTorch's default generator.
+    pub draw_seed: Py<PyAny>,
+    /// `torch.autograd.graph.increment_version`.
+    pub increment_version: Py<PyAny>,
+}
+
+/// The contents of an argument on the device, and what they were made from.
+#[derive(Default)]
+struct Slot {
+    buffer: Option<Buffer>,
+    address: usize,
+    /// The buffer reads the tensor's own memory, so only its address matters.
+    in_place: bool,
+    version: u64,
+    /// Keeps a copied tensor's storage, so that its address cannot be given to another tensor.
+    retained: Option<Retained>,
+}
+
+/// What is kept between calls.
+#[derive(Default)]
+struct State {
+    main: Vec<Slot>,
+    weights: Vec<Slot>,
+    weight_results: Vec<Buffer>,
+    outputs: Vec<Buffer>,
+    scratch: ExecuteScratch,
+}
+
+/// A compiled program with its device state.
+pub struct Runner {
+    artifact: Arc<Artifact>,
+    state: Mutex<Option<State>>,
+}
+
+/// The tensors of one call.
+struct Inputs<'a, 'py> {
+    args: &'a [Bound<'py, PyAny>],
+    constants: &'a [Option<Py<PyAny>>],
+    seed: u64,
+}
+
+impl Runner {
+    /// A runner of `artifact`.
+    pub fn new(artifact: Arc<Artifact>) -> Self {
+        Runner { artifact, state: Mutex::new(None) }
+    }
+
+    /// The program.
+    pub fn artifact(&self) -> &Artifact {
+        &self.artifact
+    }
+
+    /// Runs the program on the FX graph's arguments and gives its results.
+    ///
+    /// # Errors
+    /// When an argument is not what was captured, memory runs out, the plugin fails, or the program was built for a device elsewhere.
+    pub fn call<'py>(
+        &self,
+        py: Python<'py>,
+        context: &Context,
+        args: &[Bound<'py, PyAny>],
+        constants: &[Option<Py<PyAny>>],
+    ) -> PyResult<Bound<'py, PyList>> {
+        let taken = self.state.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let mut state = taken.unwrap_or_default();
+        let result = self.run(py, context, args, constants, &mut state);
+        state.outputs.clear();
+        *self.state.lock().unwrap_or_else(PoisonError::into_inner) = Some(state);
+        result
+    }
+
+    fn run<'py>(
+        &self,
+        py: Python<'py>,
+        context: &Context,
+        args: &[Bound<'py, PyAny>],
+        constants: &[Option<Py<PyAny>>],
+        state: &mut State,
+    ) -> PyResult<Bound<'py, PyList>> {
+        let recipe = &self.artifact.recipe;
+        let Code::Loaded(main) = &self.artifact.main else { return Err(errors::not_here()) };
+        if args.len() != recipe.inputs {
+            return Err(errors::internal(format!("the program takes {} arguments, got {}", recipe.inputs, args.len())));
+        }
+        let seed = if recipe.needs_seed() { context.draw_seed.call0(py)?.extract::<i64>(py)? as u64 } else { 0 };
+        let inputs = Inputs { args, constants, seed };
+        if let (Some(interface), Some(Code::Loaded(code))) = (&recipe.weights, &self.artifact.weights) {
+            self.refresh_weights(py, context, interface, code, &inputs, state)?;
+        }
+        state.main.resize_with(recipe.main.arguments.len(), Slot::default);
+        for (slot, (argument, ty, kept)) in state.main.iter_mut().zip(&recipe.main.arguments) {
+            if let Argument::Program(source) = argument {
+                fill(context, main.client(), slot, source, ty, *kept, &inputs)?;
+            }
+        }
+        execute(py, main, &recipe.main, &state.main, &state.weight_results, &mut state.scratch, &mut state.outputs)?;
+        count(&METRICS.executions);
+        self.results(py, context, &inputs, state)
+    }
+
+    /// Runs the weight program when a weight's address or version has changed.
+    fn refresh_weights(
+        &self,
+        py: Python<'_>,
+        context: &Context,
+        interface: &Interface,
+        code: &LoadedExecutable,
+        inputs: &Inputs<'_, '_>,
+        state: &mut State,
+    ) -> PyResult<()> {
+        let mut stale = state.weight_results.is_empty();
+        state.weights.resize_with(interface.arguments.len(), Slot::default);
+        for (slot, (argument, _, _)) in state.weights.iter_mut().zip(&interface.arguments) {
+            let Some(tensor) = tensor_of(argument, inputs) else { continue };
+            let tensor = tensor?;
+            let address = context.exchange.view(tensor)?.start() as usize;
+            let version = version(tensor)?;
+            if slot.address != address || slot.version != version {
+                (slot.address, slot.version, stale) = (address, version, true);
+                slot.buffer = None;
+                slot.retained = Some(context.exchange.retain(&tensor.call_method0(intern!(py, "detach"))?)?);
+            }
+        }
+        if !stale {
+            return Ok(());
+        }
+        let mut slots: Vec<Slot> = Vec::new();
+        for (argument, ty, _) in &interface.arguments {
+            let mut slot = Slot::default();
+            if let Argument::Program(source) = argument {
+                fill(context, code.client(), &mut slot, source, ty, false, inputs)?;
+            }
+            slots.push(slot);
+        }
+        let mut results = Vec::new();
+        execute(py, code, interface, &slots, &[], &mut state.scratch, &mut results)?;
+        let bytes: usize = interface.outputs.iter().map(TensorType::byte_size).sum();
+        if state.weight_results.is_empty() {
+            count_n(&METRICS.weight_bytes, bytes as u64);
+        }
+        count(&METRICS.weight_executions);
+        state.weight_results = results;
+        Ok(())
+    }
+
+    fn results<'py>(&self, py: Python<'py>, context: &Context, inputs: &Inputs<'_, 'py>, state: &mut State) -> PyResult<Bound<'py, PyList>> {
+        let recipe = &self.artifact.recipe;
+        let mut outputs: SmallVec<[Option<Buffer>; 8]> = state.outputs.drain(..).map(Some).collect();
+        let take = |outputs: &mut SmallVec<[Option<Buffer>; 8]>, index: usize| {
+            outputs.get_mut(index).and_then(Option::take).ok_or_else(|| errors::internal(format!("the program has no output {index}")))
+        };
+        let mutated = PyList::empty(py);
+        for ((input, output), order) in recipe.mutations.iter().zip(&recipe.mutation_orders) {
+            let tensor = &inputs.args[*input];
+            let buffer = take(&mut outputs, *output)?;
+            write_back(context, tensor, buffer, &recipe.main.outputs[*output], order)?;
+            if !tensor.call_method0(intern!(py, "is_inference"))?.is_truthy()? {
+                mutated.append(tensor)?;
+            }
+        }
+        if !mutated.is_empty() {
+            context.increment_version.call1(py, (mutated,))?;
+        }
+        let list = PyList::empty(py);
+        for sink in &recipe.sinks {
+            match sink {
+                Sink::None => list.append(py.None())?,
+                Sink::Int(i) => list.append(i)?,
+                Sink::Input(i) => list.append(&inputs.args[*i])?,
+                Sink::Constant(i) => list.append(inputs.constants.get(*i).and_then(Option::as_ref))?,
+                Sink::Output { index, order } => {
+                    let buffer = take(&mut outputs, *index)?;
+                    list.append(tensor(py, context, buffer, &recipe.main.outputs[*index], order)?)?;
+                }
+            }
+        }
+        Ok(list)
+    }
+}
+
+/// The tensor an argument is made from; `None` when it is made from none.
+fn tensor_of<'a, 'py>(argument: &Argument, inputs: &'a Inputs<'a, 'py>) -> Option<PyResult<&'a Bound<'py, PyAny>>> {
+    match argument {
+        Argument::Program(Source::Input { index, .. }) => {
+            Some(inputs.args.get(*index).ok_or_else(|| errors::internal("an argument is missing".to_owned())))
+        }
+        _ => None,
+    }
+}
+
+fn version(tensor: &Bound<'_, PyAny>) -> PyResult<u64> {
+    tensor.getattr(intern!(tensor.py(), "_version"))?.extract()
+}
+
+fn execute(
+    py: Python<'_>,
+    code: &LoadedExecutable,
+    interface: &Interface,
+    slots: &[Slot],
+    weights: &[Buffer],
+    scratch: &mut ExecuteScratch,
+    outputs: &mut Vec<Buffer>,
+) -> PyResult<()> {
+    let mut buffers: SmallVec<[&Buffer; 16]> = SmallVec::with_capacity(slots.len());
+    for (slot, (argument, _, _)) in slots.iter().zip(&interface.arguments) {
+        let buffer = match argument {
+            Argument::Weight(i) => weights.get(*i),
+            Argument::Program(_) => slot.buffer.as_ref(),
+        };
+        buffers.push(buffer.ok_or_else(|| errors::internal("an argument has no contents".to_owned()))?);
+    }
+    py.detach(|| code.execute(buffers, &[], scratch, outputs)).map_err(|e| errors::plugin(py, &e))
+}
+
+/// Puts an argument's contents into its slot.
+fn fill(
+    context: &Context,
+    client: &Client,
+    slot: &mut Slot,
+    source: &Source,
+    ty: &TensorType,
+    kept: bool,
+    inputs: &Inputs<'_, '_>,
+) -> PyResult<()> {
+    match source {
+        Source::Seed => {
+            let bytes = inputs.seed.to_le_bytes();
+            let buffer = Buffer::from_host(client.default_device(), &bytes, &[], ElementType::U64, CopySemantics::DuringCall);
+            slot.buffer = Some(Python::attach(|py| buffer.map_err(|e| errors::plugin(py, &e)))?);
+            Ok(())
+        }
+        Source::Constant(i) => {
+            if slot.buffer.is_some() {
+                return Ok(());
+            }
+            let Some(Some(tensor)) = inputs.constants.get(*i) else { return Err(errors::internal(format!("constant {i} is missing"))) };
+            Python::attach(|py| {
+                let tensor = tensor.bind(py).call_method0("detach")?;
+                let order: Dims = (0..ty.rank() as i64).collect();
+                upload(context, client, slot, &tensor, ty, &order.iter().map(|&a| a as usize).collect::<SmallVec<[usize; 6]>>(), true)
+            })
+        }
+        Source::Input { index, order } => {
+            let tensor = inputs.args.get(*index).ok_or_else(|| errors::internal("an argument is missing".to_owned()))?;
+            upload(context, client, slot, tensor, ty, order, kept)
+        }
+    }
+}
+
+/// Gives the slot a buffer with the tensor's contents: in place when the memory is dense in `order`, aligned and the device's own.
+fn upload(
+    context: &Context,
+    client: &Client,
+    slot: &mut Slot,
+    tensor: &Bound<'_, PyAny>,
+    ty: &TensorType,
+    order: &[usize],
+    kept: bool,
+) -> PyResult<()> {
+    let view = context.exchange.view(tensor)?;
+    check(&view, ty, order)?;
+    let address = view.start() as usize;
+    let strides = stored_strides(&view, order);
+    let dense = is_dense(&ty.dims, &strides);
+    if dense && slot.address == address && slot.in_place && slot.buffer.is_some() {
+        return Ok(());
+    }
+    let in_place = dense && address != 0 && address.is_multiple_of(ALIGNMENT) && client_is_cpu(client);
+    let py = tensor.py();
+    if !in_place && kept && slot.buffer.is_some() && slot.address == address && slot.version == version(tensor)? {
+        return Ok(());
+    }
+    let device = client.default_device();
+    let element = element_type(ty.dtype);
+    let buffer = if in_place {
+        // SAFETY: aligned dense memory of this type; it is read only while an execution runs, and during one the caller's argument list
+        // or the cached slot's tensor keeps it alive. A slot is used again only for a tensor at the same address.
+        unsafe { Buffer::from_host_zero_copy(device, address as *const u8, &ty.dims, element) }
+    } else if dense {
+        // SAFETY: dense memory of the tensor, alive during the call.
+        let bytes = if ty.byte_size() == 0 { &[][..] } else { unsafe { std::slice::from_raw_parts(address as *const u8, ty.byte_size()) } };
+        count(&METRICS.input_copies);
+        Buffer::from_host(device, bytes, &ty.dims, element, CopySemantics::DuringCall)
+    } else {
+        let mut bytes = vec![0u8; ty.byte_size()];
+        // SAFETY: the tensor's own sizes and strides; the target has the dense size.
+        unsafe { pack::gather(address as *const u8, bytes.as_mut_ptr(), &ty.dims, &strides, ty.dtype.size()) };
+        count(&METRICS.input_copies);
+        Buffer::from_host(device, &bytes, &ty.dims, element, CopySemantics::DuringCall)
+    };
+    slot.buffer = Some(buffer.map_err(|e| errors::plugin(py, &e))?);
+    (slot.address, slot.in_place) = (address, in_place);
+    if kept && !in_place {
+        slot.version = version(tensor)?;
+        slot.retained = Some(context.exchange.retain(&tensor.call_method0(intern!(py, "detach"))?)?);
+    }
+    Ok(())
+}
+
+fn client_is_cpu(client: &Client) -> bool {
+    client.platform_name().eq_ignore_ascii_case("cpu")
+}
+
+/// The tensor is in host memory and of the captured type.
+fn check(view: &DlTensor, ty: &TensorType, order: &[usize]) -> PyResult<()> {
+    let dims = view.dims();
+    let same = dims.len() == order.len() && order.iter().zip(&ty.dims).all(|(&a, &d)| dims[a] == d);
+    if !same || view.dtype() != Some(ty.dtype) {
+        return Err(errors::internal(format!("an argument of sizes {dims:?} was given where {ty} (axes {order:?}) was captured")));
+    }
+    if !view.on_cpu() {
+        return Err(errors::device("an argument is not in host memory; move the model and its inputs to the CPU device".to_owned()));
+    }
+    Ok(())
+}
+
+fn stored_strides(view: &DlTensor, order: &[usize]) -> Dims {
+    let strides = view.strides();
+    if strides.is_empty() {
+        let logical = row_major_strides(view.dims());
+        return order.iter().map(|&a| logical[a]).collect();
+    }
+    order.iter().map(|&a| strides[a]).collect()
+}
+
+fn is_dense(dims: &[i64], strides: &[i64]) -> bool {
+    if dims.contains(&0) {
+        return true;
+    }
+    let mut expected = 1;
+    dims.iter().zip(strides).rev().all(|(&d, &s)| {
+        let fits = d == 1 || s == expected;
+        expected *= d;
+        fits
+    })
+}
+
+/// Copies an output into the tensor that the program writes to.
+fn write_back(context: &Context, tensor: &Bound<'_, PyAny>, buffer: Buffer, ty: &TensorType, order: &[usize]) -> PyResult<()> {
+    let py = tensor.py();
+    let view = context.exchange.view(tensor)?;
+    check(&view, ty, order)?;
+    let strides = stored_strides(&view, order);
+    let target = view.start().cast::<u8>();
+    let copy = |bytes: &[u8]| {
+        // SAFETY: the output has the dense size; the tensor's memory is described by its own sizes and strides and is not the output's.
+        unsafe { pack::scatter(bytes.as_ptr(), target, &ty.dims, &strides, ty.dtype.size()) };
+    };
+    if client_is_cpu(buffer.client()) {
+        let host = buffer.host_view().map_err(|e| errors::plugin(py, &e))?;
+        copy(host.bytes());
+    } else {
+        copy(&buffer.to_vec().map_err(|e| errors::plugin(py, &e))?);
+    }
+    Ok(())
+}
+
+/// A PyTorch tensor that owns an output's memory.
+fn tensor<'py>(py: Python<'py>, context: &Context, buffer: Buffer, ty: &TensorType, order: &[usize]) -> PyResult<Bound<'py, PyAny>> {
+    let inverse = inverse_order(order);
+    let stored = row_major_strides(&ty.dims);
+    let dims: Dims = inverse.iter().map(|&p| ty.dims[p]).collect();
+    let strides: Dims = inverse.iter().map(|&p| stored[p]).collect();
+    if client_is_cpu(buffer.client()) {
+        let host = buffer.into_host_view().map_err(|e| errors::plugin(py, &e))?;
+        let data = host.as_ptr() as *mut c_void;
+        // SAFETY: the view keeps the memory of this dense output; nothing else refers to it, so PyTorch may write to it.
+        return unsafe { context.exchange.tensor(py, data, ty.dtype, &dims, &strides, host) };
+    }
+    let mut bytes = buffer.to_vec().map_err(|e| errors::plugin(py, &e))?;
+    let data = bytes.as_mut_ptr().cast();
+    // SAFETY: the vector's heap memory is dense, does not move with the vector, and is owned by the tensor.
+    unsafe { context.exchange.tensor(py, data, ty.dtype, &dims, &strides, bytes) }
+}
+
+/// The plugin's element type.
+pub fn element_type(dtype: DType) -> ElementType {
+    match dtype {
+        DType::Pred => ElementType::Pred,
+        DType::S8 => ElementType::S8,
+        DType::S16 => ElementType::S16,
+        DType::S32 => ElementType::S32,
+        DType::S64 => ElementType::S64,
+        DType::U8 => ElementType::U8,
+        DType::U16 => ElementType::U16,
+        DType::U32 => ElementType::U32,
+        DType::U64 => ElementType::U64,
+        DType::F16 => ElementType::F16,
+        DType::BF16 => ElementType::Bf16,
+        DType::F32 => ElementType::F32,
+        DType::F64 => ElementType::F64,
+        DType::C64 => ElementType::C64,
+        DType::C128 => ElementType::C128,
+        DType::F8E4M3FN => ElementType::F8E4M3Fn,
+        DType::F8E5M2 => ElementType::F8E5M2,
+    }
+}

@@ -1,0 +1,8 @@
+//! Running compiled programs: devices, tensors of the host, calls.
+
+#[cfg(feature = "python")]
+pub mod call;
+pub mod device;
+#[cfg(feature = "python")]
+pub mod dlpack;
+pub mod pack;
