@@ -1,0 +1,113 @@
+"""The Dynamo backend ``tpu``."""
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch._dynamo.backends.common import aot_autograd
+from torch._functorch.partitioners import min_cut_rematerialization_partition
+from torch._guards import TracingContext
+
+from . import _clutch, inspection
+from .decompositions import table
+from .errors import UnsupportedError
+from .options import Options, note_once
+from .partition import compile_in_parts
+
+log = logging.getLogger("torch_clutch")
+
+_last = threading.local()
+
+
+def tpu(
+    gm: torch.fx.GraphModule,
+    example_inputs: Sequence[Any],
+    *,
+    mode: str | None = None,
+    options: dict[str, Any] | None = None,
+    **inductor_arguments: Any,
+) -> Callable:
+    """Compiles a Dynamo graph. Named by ``torch.compile(model, backend="tpu")``; see README for the options."""
+    if mode is not None and mode != "default":
+        note_once(f"mode={mode!r} is Inductor's and has no effect on backend='tpu'")
+    for name in inductor_arguments:
+        if name != "name":
+            note_once(f"the argument {name!r} has no effect on backend='tpu'")
+    chosen = Options.read(options)
+    compile_graph = aot_autograd(
+        fw_compiler=_compiler(chosen, "forward"),
+        bw_compiler=_compiler(chosen, "backward"),
+        inference_compiler=_compiler(chosen, "inference"),
+        decompositions=table(),
+        partition_fn=min_cut_rematerialization_partition,
+        keep_inference_input_mutations=True,
+    )
+    return compile_graph(gm, example_inputs)
+
+
+def _compiler(options: Options, phase: str) -> Callable:
+    def compile_phase(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Callable:
+        static = () if phase == "backward" else _static_inputs(len(example_inputs))
+        settings = options.for_rust(inference=phase == "inference", keep_texts=inspection.active())
+        return compile_fx(gm, static, settings, options, phase)
+
+    return compile_phase
+
+
+def compile_fx(
+    gm: torch.fx.GraphModule, static: Sequence[int], settings: dict[str, Any], options: Options, phase: str
+) -> Callable:
+    """Compiles one FX graph; parts that cannot be compiled run in eager unless ``fallback="error"``."""
+    try:
+        compiled = _clutch.compile(gm, list(static), settings)
+    except UnsupportedError as error:
+        if not error.nodes:
+            raise
+        if options.fallback == "error":
+            raise UnsupportedError(_describe(gm, error.nodes)) from None
+        note_once("these operators run in eager on every call:\n" + _describe(gm, error.nodes, lines_only=True))
+        return compile_in_parts(gm, {name for name, _, _ in error.nodes}, settings, compile_fx, options, phase)
+    _last.compiled = compiled
+    inspection.record(gm, compiled, phase)
+    return compiled
+
+
+def _describe(gm: torch.fx.GraphModule, nodes: Sequence[tuple[str, str, str]], *, lines_only: bool = False) -> str:
+    by_name = {node.name: node for node in gm.graph.nodes}
+    lines = []
+    for name, target, reason in nodes:
+        where = user_line(by_name.get(name))
+        lines.append(f"  {target} (node {name}){f' at {where}' if where else ''}: {reason}")
+    text = "\n".join(lines)
+    if lines_only:
+        return text
+    return f"{len(lines)} operators cannot be compiled (fallback='error' is set):\n{text}"
+
+
+def user_line(node: torch.fx.Node | None) -> str | None:
+    """The line of the user's code that an FX node came from, as ``file:line: code``."""
+    trace = getattr(node, "stack_trace", None)
+    if not trace:
+        return None
+    frames = [line.strip() for line in trace.strip().splitlines()]
+    for i in range(len(frames) - 1, -1, -1):
+        if frames[i].startswith("File "):
+            file, _, rest = frames[i].removeprefix("File ").partition(", line ")
+            number = rest.partition(",")[0]
+            code = frames[i + 1] if i + 1 < len(frames) else ""
+            return f"{file.strip(chr(34))}:{number}: {code}"
+    return None
+
+
+def _static_inputs(count: int) -> list[int]:
+    context = TracingContext.try_get()
+    metadata = getattr(context, "fw_metadata", None)
+    indices = getattr(metadata, "static_input_indices", None) or []
+    return [i for i in indices if i < count]
+
+
+def last_compiled() -> Any:
+    """The graph compiled last in this thread, or None."""
+    return getattr(_last, "compiled", None)

@@ -1,0 +1,149 @@
+"""Options of the backend: from ``torch.compile(..., options={...})`` and from the environment."""
+
+import dataclasses
+import difflib
+import logging
+import os
+import site
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from . import _clutch
+from .errors import OptionError
+
+log = logging.getLogger("torch_clutch")
+
+PREFIX = "CLUTCH_"
+
+
+def _word(*accepted: str):
+    def read(value: Any) -> str:
+        text = str(value).lower()
+        if text not in accepted:
+            raise ValueError(f"accepted: {', '.join(accepted)}")
+        return text
+
+    return read
+
+
+def _flag(value: Any) -> bool:
+    if isinstance(value, bool):
+        return value
+    text = str(value).lower()
+    if text in ("1", "true", "on", "yes"):
+        return True
+    if text in ("0", "false", "off", "no", ""):
+        return False
+    raise ValueError("accepted: true, false")
+
+
+def _count(value: Any) -> int:
+    if isinstance(value, bool) or (number := int(value)) < 0:
+        raise ValueError("accepted: a whole number, zero or more")
+    return number
+
+
+def _target(value: Any) -> str:
+    text = str(value)
+    _clutch.check_target(text)
+    return text
+
+
+def _text(value: Any) -> str | None:
+    return None if value is None else os.fspath(value)
+
+
+def _option(default: Any, read: Any, doc: str) -> Any:
+    return dataclasses.field(default=default, metadata={"read": read, "doc": doc})
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """Everything that can be chosen. Each is also an environment variable ``CLUTCH_<NAME>``; the option wins."""
+
+    target: str = _option("auto", _target, "auto, cpu, tpu, or a topology to compile for ahead of time, as v5e:2x2")
+    pjrt_plugin: str | None = _option(None, _text, "path or package of the PJRT plugin")
+    fallback: str = _option(
+        "eager", _word("eager", "error"), "what becomes of unsupported operators: an eager part, or one error naming all"
+    )
+    precision: str | None = _option(
+        None,
+        _word("highest", "high", "medium"),
+        "accuracy of float32 products; default: torch.get_float32_matmul_precision()",
+    )
+    fold_budget: int = _option(4096, _count, "largest constant, in bytes, that constant folding may create")
+    dump_dir: str | None = _option(None, _text, "directory for the graph and HLO text of each compilation")
+
+    @classmethod
+    def read(cls, given: Mapping[str, Any] | None = None, environ: Mapping[str, str] = os.environ) -> "Options":
+        """Options in force: the given ones, else the environment's, else the defaults.
+
+        Raises OptionError for unknown names (with the nearest known one) and impossible values.
+        """
+        given = dict(given or {})
+        for name in INDUCTOR_ONLY.intersection(given):
+            note_once(f"the option {name!r} is Inductor's and has no effect on backend='tpu'")
+            del given[name]
+        fields = {f.name: f for f in dataclasses.fields(cls)}
+        for name in given:
+            if name not in fields:
+                near = difflib.get_close_matches(str(name), fields, n=1, cutoff=0.4)
+                hint = f"; did you mean {near[0]!r}?" if near else ""
+                raise OptionError(f"unknown option {name!r}{hint} Known options: {', '.join(fields)}")
+        values = {}
+        for name, field in fields.items():
+            variable = PREFIX + name.upper()
+            if name in given:
+                value, source = given[name], f"option {name!r}"
+            elif variable in environ:
+                value, source = environ[variable], variable
+            else:
+                continue
+            if value is None:
+                continue
+            try:
+                values[name] = field.metadata["read"](value)
+            except (ValueError, TypeError) as error:
+                if isinstance(error, OptionError):
+                    raise
+                raise OptionError(f"{source} cannot be {value!r}; {error}") from None
+        return cls(**values)
+
+    def for_rust(self, *, inference: bool, keep_texts: bool = False) -> dict[str, Any]:
+        """The settings that the extension module takes."""
+        return {
+            "target": self.target,
+            "plugin": self.pjrt_plugin,
+            "site_packages": site_packages(),
+            "precision": self.precision or torch.get_float32_matmul_precision(),
+            "inference": inference,
+            "fold_budget_bytes": self.fold_budget,
+            "dump_dir": self.dump_dir,
+            "keep_texts": keep_texts,
+        }
+
+
+INDUCTOR_ONLY = frozenset(
+    {"max_autotune", "triton.cudagraphs", "epilogue_fusion", "shape_padding", "trace.enabled", "cpp_wrapper", "freezing"}
+)
+
+_noted: set[str] = set()
+
+
+def note_once(text: str) -> None:
+    """Logs a note the first time it is met in this process."""
+    if text not in _noted:
+        _noted.add(text)
+        log.warning(text)
+
+
+def site_packages() -> list[str]:
+    """Folders of installed packages, in the order in which Python searches them."""
+    folders = [p for p in sys.path if p.endswith(("site-packages", "dist-packages"))]
+    folders += site.getsitepackages()
+    if site.ENABLE_USER_SITE:
+        folders.append(site.getusersitepackages())
+    return list(dict.fromkeys(folders))
