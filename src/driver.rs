@@ -1,17 +1,21 @@
-//! The pipeline: a captured program becomes executables. Lower, run the passes, split off the weights, emit, compile.
+//! The pipeline: a captured program becomes executables. Look up the graph key; else lower, run the passes, split off the weights, emit
+//! and compile.
 
 use std::path::PathBuf;
 use std::time::Instant;
 
+use clutch_cache::{KeyKind, KeyRecord, Metadata, Store};
 use clutch_graph::op::Precision;
-use clutch_graph::{Graph, GraphError};
-use clutch_passes::{PassError, PassOptions, PassReport};
-use clutch_pjrt::{CompileOptions, Executable, LoadedExecutable, ProgramFormat};
+use clutch_graph::{Graph, GraphError, InputKind};
+use clutch_passes::{ParameterSource, PassError, PassOptions, PassReport, split_weights};
 
 use crate::capture::lower::{LowerError, LowerOptions, Lowered, Source, Unsupported, lower};
 use crate::capture::program::Program;
+use crate::compile::{self, Code, Compiled};
 use crate::dump;
 use crate::emit::{EmitError, EmitOptions, emit};
+use crate::graph_entry::GraphEntry;
+use crate::keys::graph_key;
 use crate::metrics::{METRICS, count, count_n, time};
 use crate::recipe::{Argument, Interface, Recipe};
 use crate::runtime::device::Device;
@@ -25,9 +29,11 @@ pub struct Config {
     pub inference: bool,
     /// Largest constant, in bytes, that folding may create.
     pub fold_budget_bytes: usize,
+    /// PyTorch's version, as it stands in the graph key.
+    pub torch_version: String,
     /// Where graphs and programs are written for people to read.
     pub dump_dir: Option<PathBuf>,
-    /// Keep the texts for [`Report`].
+    /// Keep the texts for [`Report`]; then the graph key is not asked, since a hit has no texts.
     pub keep_texts: bool,
 }
 
@@ -51,41 +57,24 @@ pub enum BuildError {
     Plugin(#[from] clutch_pjrt::Error),
 }
 
-/// Compiled code.
-#[derive(Debug)]
-pub enum Code {
-    /// Loaded on a device of this process.
-    Loaded(LoadedExecutable),
-    /// Compiled for a device that is not here.
-    Elsewhere(Executable),
-}
-
-impl Code {
-    /// The executable's description.
-    pub fn executable(&self) -> &Executable {
-        match self {
-            Code::Loaded(loaded) => loaded.executable(),
-            Code::Elsewhere(executable) => executable,
-        }
-    }
-}
-
 /// Times and texts of one build.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
-    /// Nanoseconds in lowering, passes, emission and the plugin.
+    /// The graph key was in the cache: nothing else here was done.
+    pub graph_hit: bool,
+    /// Nanoseconds in lowering.
     pub lower_ns: u64,
     /// Nanoseconds in the passes.
     pub passes_ns: u64,
     /// Nanoseconds in emission.
     pub emit_ns: u64,
-    /// Nanoseconds in the plugin's compiler.
+    /// Nanoseconds in the plugin's compiler and in the cache.
     pub compile_ns: u64,
     /// Nodes of the graph before and after the passes.
     pub nodes: (usize, usize),
-    /// Instructions of the emitted program.
+    /// Instructions of the emitted programs.
     pub instructions: usize,
-    /// Bytes of the emitted program.
+    /// Bytes of the emitted programs.
     pub hlo_bytes: usize,
     /// Each pass.
     pub passes: Option<PassReport>,
@@ -104,6 +93,8 @@ pub struct Artifact {
     pub main: Code,
     /// The program run when weights change.
     pub weights: Option<Code>,
+    /// Key of the captured program.
+    pub key: KeyRecord,
     /// Times and texts.
     pub report: Report,
 }
@@ -121,113 +112,174 @@ pub enum Built {
 ///
 /// # Errors
 /// On faults of the compiler and when the plugin refuses; unsupported calls are an outcome, not an error.
-pub fn build(program: &Program, symbols: &[i64], device: &Device, config: &Config) -> Result<Built, BuildError> {
-    let mut report = Report::default();
+pub fn build(
+    program: &Program,
+    symbols: &[i64],
+    device: &Device,
+    config: &Config,
+    store: Option<&Store>,
+) -> Result<Built, BuildError> {
+    let start = Instant::now();
+    let key = graph_key(program, symbols, device, config)?;
+    time(&METRICS.cache_ns, start.elapsed());
+    if let Some(store) = store
+        && !config.keep_texts
+        && config.dump_dir.is_none()
+    {
+        if let Some(artifact) = from_cache(&key, device, store) {
+            count(&METRICS.graph_hits);
+            return Ok(Built::Ready(Box::new(artifact)));
+        }
+        count(&METRICS.graph_misses);
+    }
     let start = Instant::now();
     let lowered = lower(program, symbols, LowerOptions { precision: config.precision })?;
-    report.lower_ns = nanos(start);
     time(&METRICS.lower_ns, start.elapsed());
     if !lowered.unsupported.is_empty() {
         return Ok(Built::Unsupported(lowered.unsupported));
     }
-    let Lowered { graph, sources, sinks, mutations, .. } = lowered;
-    report.nodes.0 = graph.nodes().len();
+    let report = Report { lower_ns: nanos(start), ..Report::default() };
+    Build { device, config, store, report }.finish(program, lowered, key).map(|a| Built::Ready(Box::new(a)))
+}
 
+/// The artifact of a graph key, when its entry and its executables are in the cache and load.
+fn from_cache(key: &KeyRecord, device: &Device, store: &Store) -> Option<Artifact> {
     let start = Instant::now();
-    let target = if device.is_cpu() { clutch_passes::Target::Cpu } else { clutch_passes::Target::Tpu };
-    let options = PassOptions {
-        target,
-        fold_budget_bytes: config.fold_budget_bytes,
-        inference: config.inference,
-        ..PassOptions::default()
+    let entry = store.get(key);
+    let parts = entry.and_then(|e| GraphEntry::decode(&e.payload)).and_then(|g| {
+        let main = store.get(&g.main)?;
+        let weights = match &g.weights {
+            Some(record) => Some(store.get(record)?),
+            None => None,
+        };
+        Some((g.recipe, main, weights))
+    });
+    time(&METRICS.cache_ns, start.elapsed());
+    let (recipe, main, weights) = parts?;
+    let main = compile::load(main, device)?;
+    let weights = match weights {
+        Some(entry) => Some(compile::load(entry, device)?),
+        None => None,
     };
-    let (graph, passes) = clutch_passes::run(graph, &options)?;
-    let split = Split { main_parameters: (0..graph.parameters().len()).map(ParameterSource::Original).collect(), main: graph, weights: None };
-    report.passes_ns = nanos(start);
-    time(&METRICS.passes_ns, start.elapsed());
-    count_n(&METRICS.passes_run, passes.passes.len() as u64);
-    report.passes = Some(passes);
-    report.nodes.1 = split.main.nodes().len();
-
-    let arguments = |parameters: &[ParameterSource]| -> Vec<Argument> {
-        parameters
-            .iter()
-            .map(|p| match *p {
-                ParameterSource::Original(i) => Argument::Program(sources[i].clone()),
-                ParameterSource::Weight(i) => Argument::Weight(i),
-            })
-            .collect()
-    };
-    let main_interface = interface(&split.main, arguments(&split.main_parameters));
-    let mutation_orders = mutations
-        .iter()
-        .map(|(input, _)| {
-            let order = sources.iter().find_map(|s| match s {
-                Source::Input { index, order } if index == input => Some(order.clone()),
-                _ => None,
-            });
-            order.unwrap_or_default()
-        })
-        .collect();
-    let main = compile(&split.main, device, config, "main", &mut report)?;
-    let (weights, weights_interface) = match &split.weights {
-        Some(w) => {
-            let interface = interface(&w.graph, arguments(&w.parameters));
-            (Some(compile(&w.graph, device, config, "weights", &mut report)?), Some(interface))
-        }
-        None => (None, None),
-    };
-    let recipe =
-        Recipe { main: main_interface, weights: weights_interface, sinks, mutations, inputs: program.inputs.len(), mutation_orders };
-    Ok(Built::Ready(Box::new(Artifact { recipe, main, weights, report })))
+    let report = Report { graph_hit: true, ..Report::default() };
+    Some(Artifact { recipe, main, weights, key: key.clone(), report })
 }
 
 fn nanos(start: Instant) -> u64 {
     u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX)
 }
 
-fn interface(graph: &Graph, arguments: Vec<Argument>) -> Interface {
-    let kinds = &graph.input_kinds;
+struct Build<'a> {
+    device: &'a Device,
+    config: &'a Config,
+    store: Option<&'a Store>,
+    report: Report,
+}
+
+impl Build<'_> {
+    fn finish(mut self, program: &Program, lowered: Lowered, key: KeyRecord) -> Result<Artifact, BuildError> {
+        let Lowered { graph, sources, sinks, mutations, .. } = lowered;
+        self.report.nodes.0 = graph.nodes().len();
+        let start = Instant::now();
+        let options = PassOptions {
+            target: if self.device.is_cpu() { clutch_passes::Target::Cpu } else { clutch_passes::Target::Tpu },
+            fold_budget_bytes: self.config.fold_budget_bytes,
+            inference: self.config.inference,
+            ..PassOptions::default()
+        };
+        let (graph, passes) = clutch_passes::run(graph, &options)?;
+        let split = split_weights(&graph, &options)?;
+        self.report.passes_ns = nanos(start);
+        time(&METRICS.passes_ns, start.elapsed());
+        count_n(&METRICS.passes_run, passes.passes.len() as u64 + 1);
+        self.report.passes = Some(passes);
+        self.report.nodes.1 = split.main.nodes().len();
+
+        let arguments = split.parameters.iter().map(|p| match *p {
+            ParameterSource::Original(i) => Argument::Program(sources[i].clone()),
+            ParameterSource::Weight(i) => Argument::Weight(i),
+        });
+        let main_interface = interface(&split.main, arguments);
+        let main = self.compile(&split.main, "main")?;
+        let (weights, weights_interface) = match &split.weights {
+            Some(w) => {
+                let arguments = w.inputs.iter().map(|&i| Argument::Program(sources[i].clone()));
+                let interface = interface(&w.graph, arguments);
+                (Some(self.compile(&w.graph, "weights")?), Some(interface))
+            }
+            None => (None, None),
+        };
+        let recipe = Recipe {
+            main: main_interface,
+            weights: weights_interface,
+            mutation_orders: mutations.iter().map(|(input, _)| order_of(&sources, *input)).collect(),
+            sinks,
+            mutations,
+            inputs: program.inputs.len(),
+        };
+        self.remember(&key, &recipe, &main, weights.as_ref());
+        Ok(Artifact { recipe, main: main.code, weights: weights.map(|w| w.code), key, report: self.report })
+    }
+
+    /// Puts the graph's entry into the cache when its executables are there.
+    fn remember(&self, key: &KeyRecord, recipe: &Recipe, main: &Compiled, weights: Option<&Compiled>) {
+        let Some(store) = self.store else { return };
+        if !main.stored || weights.is_some_and(|w| !w.stored) {
+            return;
+        }
+        let start = Instant::now();
+        let entry = GraphEntry { recipe: recipe.clone(), main: main.record.clone(), weights: weights.map(|w| w.record.clone()) };
+        let mut metadata = Metadata::new();
+        metadata.insert("instructions".to_owned(), self.report.instructions.to_string());
+        store.put(key, &metadata, &entry.encode());
+        time(&METRICS.cache_ns, start.elapsed());
+    }
+
+    fn compile(&mut self, graph: &Graph, role: &str) -> Result<Compiled, BuildError> {
+        let start = Instant::now();
+        let program = emit(graph, &EmitOptions::default())?;
+        self.report.emit_ns += nanos(start);
+        time(&METRICS.emit_ns, start.elapsed());
+        count(&METRICS.emits);
+        self.report.instructions += program.instruction_count;
+        self.report.hlo_bytes += program.bytes.len();
+        if self.config.keep_texts || self.config.dump_dir.is_some() {
+            let (graph_text, hlo_text) = (graph.to_string(), program.text());
+            if let Some(dir) = &self.config.dump_dir {
+                dump::write(dir, role, &graph_text, &hlo_text);
+            }
+            if self.config.keep_texts && role == "main" {
+                (self.report.graph_text, self.report.hlo_text) = (Some(graph_text), Some(hlo_text));
+            }
+        }
+        let start = Instant::now();
+        let compiled = compile::compile(&program.bytes, self.device, self.store, role)?;
+        self.report.compile_ns += nanos(start);
+        Ok(compiled)
+    }
+}
+
+fn order_of(sources: &[Source], input: usize) -> clutch_graph::op::Axes {
+    let found = sources.iter().find_map(|s| match s {
+        Source::Input { index, order } if *index == input => Some(order.clone()),
+        _ => None,
+    });
+    found.unwrap_or_default()
+}
+
+fn interface(graph: &Graph, arguments: impl Iterator<Item = Argument>) -> Interface {
     Interface {
         arguments: arguments
-            .into_iter()
             .zip(graph.parameter_types())
-            .zip(kinds)
-            .map(|((a, ty), kind)| (a, ty.clone(), *kind == clutch_graph::InputKind::Static))
+            .zip(&graph.input_kinds)
+            .map(|((a, ty), kind)| (a, ty.clone(), *kind == InputKind::Static))
             .collect(),
         outputs: graph.output_types().cloned().collect(),
     }
 }
 
-fn compile(graph: &Graph, device: &Device, config: &Config, role: &str, report: &mut Report) -> Result<Code, BuildError> {
-    let start = Instant::now();
-    let program = emit(graph, &EmitOptions::default())?;
-    report.emit_ns += nanos(start);
-    time(&METRICS.emit_ns, start.elapsed());
-    count(&METRICS.emits);
-    report.instructions += program.instruction_count;
-    report.hlo_bytes += program.bytes.len();
-    if config.keep_texts || config.dump_dir.is_some() {
-        let (graph_text, hlo_text) = (graph.to_string(), program.text());
-        if let Some(dir) = &config.dump_dir {
-            dump::write(dir, role, &graph_text, &hlo_text);
-        }
-        if config.keep_texts && role == "main" {
-            (report.graph_text, report.hlo_text) = (Some(graph_text), Some(hlo_text));
-        }
-    }
-    let start = Instant::now();
-    let options = CompileOptions::default();
-    let code = match device {
-        Device::Here(client) => Code::Loaded(client.compile(&program.bytes, ProgramFormat::Hlo, &options)?),
-        Device::Elsewhere(topology) => Code::Elsewhere(topology.compile(&program.bytes, ProgramFormat::Hlo, &options)?),
-    };
-    report.compile_ns += nanos(start);
-    time(&METRICS.compile_ns, start.elapsed());
-    count(&METRICS.compiles);
-    Ok(code)
+/// Where a captured program stands in the cache: its key and what is nearest to it.
+pub fn explain(key: &KeyRecord, store: &Store) -> String {
+    debug_assert_eq!(key.kind(), KeyKind::Graph);
+    store.explain(key).to_string()
 }
-
-enum ParameterSource { Original(usize), Weight(usize) }
-struct Split { main: Graph, main_parameters: Vec<ParameterSource>, weights: Option<W> }
-struct W { graph: Graph, parameters: Vec<ParameterSource> }

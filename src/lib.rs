@@ -1,12 +1,16 @@
-//! Clutch.
+//! Clutch: from an FX graph of PyTorch to a running PJRT executable. [`driver`] shows the pipeline on one screen.
 
 pub mod capture;
-pub mod emit;
-pub mod runtime;
+pub mod compile;
 pub mod driver;
 pub mod dump;
+pub mod emit;
+pub mod graph_entry;
+pub mod keys;
 pub mod metrics;
-pub mod recipe;
-pub mod target;
 #[cfg(feature = "python")]
 pub mod python;
+pub mod recipe;
+pub mod recipe_codec;
+pub mod runtime;
+pub mod target;

@@ -42,6 +42,10 @@ counters! {
     executable_hits,
     /// Executables not found in the cache.
     executable_misses,
+    /// Cached executables that the plugin refused to load.
+    load_failures,
+    /// Executables that the plugin could not serialise.
+    serialize_failures,
     /// Passes run.
     passes_run,
     /// Programs emitted.

@@ -22,6 +22,8 @@ mod inspect;
 mod key;
 mod layer;
 mod lock;
+#[cfg(feature = "remote")]
+mod object_remote;
 mod remote;
 mod stats;
 mod store;
@@ -35,6 +37,8 @@ pub use flight::{Flight, LeadGuard};
 pub use fs::{FileSystem, OsFileSystem};
 pub use inspect::{BadEntry, EntryInfo, Listing, Problem, Usage, VerifyReport};
 pub use key::{FieldDifference, FieldValue, InvalidKey, Key, KeyKind, KeyRecord};
+#[cfg(feature = "remote")]
+pub use object_remote::ObjectRemote;
 pub use remote::{Remote, RemoteError};
 pub use stats::StoreStats;
 pub use store::{DEFAULT_MAX_BYTES, LayerId, Store, StoreOptions};

@@ -8,11 +8,11 @@ use clutch_graph::{Graph, GraphError, Op};
 use rustc_hash::FxHashMap;
 
 use crate::error::PassError;
-use crate::expand::expand;
+use crate::expand;
 use crate::layout;
 use crate::options::PassOptions;
 use crate::rewrite::{drop_dead, live_nodes, results, rewrite};
-use crate::simplify::{simplify, simplify_and_lay_out};
+use crate::simplify::{has_single_rows, simplify, simplify_and_lay_out, simplify_single_rows};
 
 /// Bodies nested deeper than this are refused.
 const NESTING_LIMIT: usize = 32;
@@ -49,14 +49,20 @@ pub static PASSES: &[Pass] = &[
     Pass {
         name: "expand",
         description: "composites become primitives in the form that is best on the target",
-        applies: |_, _| true,
-        rewrite: expand,
+        applies: expand::applies,
+        rewrite: expand::expand,
     },
     Pass {
         name: "layout",
         description: "convolutions channels-last or as dots, pooling as slices, transposes sunk until they cancel",
         applies: layout::applies,
         rewrite: simplify_and_lay_out,
+    },
+    Pass {
+        name: "products",
+        description: "products with a single row in the form that is best on the target",
+        applies: has_single_rows,
+        rewrite: simplify_single_rows,
     },
     Pass { name: "tidy", description: "simplify again, over what the other passes left", applies: |_, _| true, rewrite: simplify },
     Pass { name: "dead-code", description: "nodes that no output needs are dropped", applies: |_, _| true, rewrite: |g, _| drop_dead(g) },

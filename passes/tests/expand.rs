@@ -232,3 +232,43 @@ fn a_native_top_k_stays() {
     let inputs = random_inputs(&g, 1);
     assert_eq!(count(&check_on(&g, &options, &inputs, 0.0), "top_k"), 1);
 }
+
+#[test]
+fn sorts_by_floats_keep_ties_and_put_nan_last() {
+    for dtype in [F32, F64] {
+        for descending in [false, true] {
+            let g = build(&[ty(dtype, &[4, 12])], |b, x| {
+                let position = b.iota(S64, &[4, 12], 1)?;
+                let sort = Op::Sort { axis: 1, descending, stable: true };
+                let mut out = b.op_multi(sort.clone(), [x[0], position])?.to_vec();
+                out.extend(b.op_multi(sort, [x[0]])?);
+                Ok(out)
+            });
+            let mut inputs = random_inputs(&g, 4);
+            let mut values = inputs[0].to_f64().expect("floats");
+            values[..8].copy_from_slice(&[0.0, -0.0, f64::NAN, -f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 0.0, -0.0]);
+            inputs[0] = Literal::from_f64(ty(dtype, &[4, 12]), &values).expect("48 values");
+            check_on(&g, &PassOptions::default(), &inputs, 0.0);
+        }
+    }
+}
+
+#[test]
+fn one_row_of_bf16_is_written_out() {
+    for (swap, row) in [(false, &[1, 1, 8][..]), (true, &[8])] {
+        let g = build(&[ty(BF16, row), ty(BF16, if swap { &[8, 5] } else { &[5, 8] })], |b, x| {
+            let w = if swap { b.swap_last(x[1])? } else { x[1] };
+            let last = row.len() - 1;
+            let dims = clutch_graph::op::DotDims {
+                lhs_contract: [last].into_iter().collect(),
+                rhs_contract: [1].into_iter().collect(),
+                ..Default::default()
+            };
+            Ok(vec![
+                b.dot_general(x[0], w, dims.clone(), BF16, Precision::Highest)?,
+                b.dot_general(x[0], w, dims, F32, Precision::Highest)?,
+            ])
+        });
+        assert_eq!(count(&check(&g, tolerance(BF16)), "dot_general"), 0);
+    }
+}

@@ -128,3 +128,23 @@ fn a_channels_first_consumer_gets_channels_first() {
     });
     check_cpu(&g, 1e-5);
 }
+
+#[test]
+fn pooling_gradients_go_to_the_first_maximum() {
+    for (size, stride, pad) in [(3, 2, 1), (2, 2, 0), (3, 1, 1), (2, 3, 0)] {
+        let w = WindowDim { size, stride, pad_low: pad, pad_high: pad, ..WindowDim::TRIVIAL };
+        let window: smallvec::SmallVec<[WindowDim; 6]> = [WindowDim::TRIVIAL, WindowDim::TRIVIAL, w, w].into_iter().collect();
+        let out = (8 + 2 * pad - size) / stride + 1;
+        let g = build(&[ty(F32, &[2, 3, 8, 8]), ty(F32, &[4, 3, 1, 1]), ty(F32, &[2, 4, out, out])], |b, x| {
+            let y = conv(b, x[0], x[1], Conv { size: 1, pad: 0, ..PLAIN })?;
+            let floor = b.full_like(y, f64::NEG_INFINITY)?;
+            let low = b.compare_scalar(clutch_graph::op::CompareDir::Lt, y, 0.0)?;
+            let y = b.select(low, floor, y)?;
+            let pooled = b.op(Op::ReduceWindow { combiner: Combiner::Max, window: window.clone() }, [y])?;
+            let grad = b.op(Op::SelectAndScatter { window: window.clone() }, [y, x[2]])?;
+            Ok(vec![pooled, grad])
+        });
+        let after = check_cpu(&g, 1e-5);
+        assert_eq!(count(&after, "select_and_scatter"), 0);
+    }
+}

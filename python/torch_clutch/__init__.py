@@ -30,6 +30,7 @@ __all__ = [
     "TargetError",
     "UnsupportedError",
     "__version__",
+    "explain_last_compile",
     "last_executable",
     "metrics",
     "reset_metrics",
@@ -45,3 +46,14 @@ def last_executable() -> dict:
     if compiled is None:
         raise LookupError("nothing was compiled in this thread yet; call a torch.compile(..., backend='tpu') function first")
     return compiled.statistics()
+
+
+def explain_last_compile() -> str:
+    """What differed from the nearest known cache entry when this thread compiled last.
+
+    Raises LookupError when nothing was compiled yet.
+    """
+    compiled = _last_compiled()
+    if compiled is None:
+        raise LookupError("nothing was compiled in this thread yet; call a torch.compile(..., backend='tpu') function first")
+    return compiled.explain() or "the cache is off"

@@ -75,6 +75,10 @@ class Options:
         "accuracy of float32 products; default: torch.get_float32_matmul_precision()",
     )
     fold_budget: int = _option(4096, _count, "largest constant, in bytes, that constant folding may create")
+    cache: bool = _option(True, _flag, "keep compiled programs on disk and use them again")
+    cache_dir: str | None = _option(None, _text, "directory of the cache; default: clutch in the user's cache directory")
+    cache_size: int = _option(10 << 30, _count, "bound on the cache in bytes; the least recently used entries go first")
+    cache_shared: str | None = _option(None, _text, "read-only cache directories to ask next, separated by colons")
     dump_dir: str | None = _option(None, _text, "directory for the graph and HLO text of each compilation")
 
     @classmethod
@@ -121,7 +125,12 @@ class Options:
             "precision": self.precision or torch.get_float32_matmul_precision(),
             "inference": inference,
             "fold_budget_bytes": self.fold_budget,
+            "torch_version": torch.__version__,
             "dump_dir": self.dump_dir,
+            "cache": self.cache,
+            "cache_dir": self.cache_dir or default_cache_dir(),
+            "cache_bytes": self.cache_size,
+            "cache_shared": [p for p in (self.cache_shared or "").split(os.pathsep) if p],
             "keep_texts": keep_texts,
         }
 
@@ -138,6 +147,15 @@ def note_once(text: str) -> None:
     if text not in _noted:
         _noted.add(text)
         log.warning(text)
+
+
+def default_cache_dir(environ: Mapping[str, str] = os.environ) -> str | None:
+    """``clutch`` in the user's cache directory; None when there is no home directory."""
+    above = environ.get("XDG_CACHE_HOME", "")
+    if not os.path.isabs(above):
+        home = environ.get("HOME", "")
+        above = os.path.join(home, ".cache") if home else ""
+    return os.path.join(above, "clutch") if above else None
 
 
 def site_packages() -> list[str]:

@@ -1,5 +1,6 @@
 //! Capture: from PyTorch's FX graph to a [`program::Program`], and from there to a [`clutch_graph::Graph`].
 
+pub mod canonical;
 pub mod expr;
 pub mod layout;
 pub mod lower;

@@ -125,6 +125,13 @@ impl Body {
         inst
     }
 
+    /// The scalar that a constant, or a broadcast of one, repeats.
+    pub(super) fn scalar_value(&self, x: Inst) -> Option<&Literal> {
+        let proto = &self.instructions[x.index()];
+        let source = if proto.opcode == "broadcast" { Inst(*proto.operand_ids.first()? as u32) } else { x };
+        self.scalars.iter().find(|(_, inst)| **inst == source).map(|(literal, _)| literal)
+    }
+
     /// A tensor with the sizes of `like` and all elements equal to a scalar literal.
     pub(super) fn splat(&mut self, scalar: &Literal, like: &TensorType) -> Inst {
         let x = self.constant(scalar);

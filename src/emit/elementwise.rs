@@ -5,6 +5,7 @@ use clutch_graph::{DType, Node, TensorType};
 
 use super::body::{Body, Inst};
 use super::lower::{Lower, Lowered};
+use super::{minmax, power};
 
 /// `F32` for 8-bit floats, else the type itself.
 fn arithmetic_type(dtype: DType) -> DType {
@@ -102,6 +103,13 @@ pub(super) fn binary(cx: &mut Lower<'_, '_>, node: &Node, op: BinaryOp, x: Inst,
     }
     let compute = arithmetic_type(dtype);
     let (x, y) = (body.convert(x, compute), body.convert(y, compute));
+    if op == BinaryOp::Pow && dtype.is_int() {
+        return Ok(power::integer(body, x, y));
+    }
+    if matches!(op, BinaryOp::Max | BinaryOp::Min) && dtype.is_float() && cx.module.options.max_drops_nan {
+        let z = minmax::keeping_nan(body, binary_opcode(op), x, y);
+        return Ok(body.convert(z, dtype));
+    }
     let mid = if out.dtype == dtype { compute } else { out.dtype };
     let z = body.op(binary_opcode(op), out.with_dtype(mid), &[x, y]);
     Ok(body.convert(z, out.dtype))

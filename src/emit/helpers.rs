@@ -6,6 +6,7 @@ use clutch_graph::op::{Combiner, CompareDir};
 use clutch_graph::{DType, Literal, TensorType};
 
 use super::body::{Body, Inst};
+use super::minmax;
 use super::types::Shape;
 
 /// A helper computation by content.
@@ -37,19 +38,19 @@ pub(super) fn combine_opcode(combiner: Combiner, dtype: DType) -> Option<&'stati
     })
 }
 
-/// The value that a combiner leaves unchanged.
-pub(super) fn identity(combiner: Combiner, dtype: DType) -> Literal {
+/// The value of `dtype` that a combiner leaves unchanged, held in the type the combination runs in.
+pub(super) fn identity(combiner: Combiner, dtype: DType, compute: DType) -> Literal {
     let bits = (dtype.size() * 8) as u32;
-    let lowest_int = if dtype.is_signed_int() { i64::MIN >> (64 - bits) } else { 0 };
-    let highest_int = if dtype.is_signed_int() { i64::MAX >> (64 - bits) } else { -1 };
+    let infinity = if dtype == DType::F8E4M3FN { 448.0 } else { f64::INFINITY };
+    let (lowest, highest) = if dtype.is_signed_int() { (i64::MIN >> (64 - bits), i64::MAX >> (64 - bits)) } else { (0, -1) };
     match combiner {
-        Combiner::Add | Combiner::Or | Combiner::Assign => Literal::scalar_f64(dtype, 0.0),
-        Combiner::Mul => Literal::scalar_f64(dtype, 1.0),
-        Combiner::And => Literal::scalar_i64(dtype, -1),
-        Combiner::Max if dtype.is_float() => Literal::scalar_f64(dtype, f64::NEG_INFINITY),
-        Combiner::Min if dtype.is_float() => Literal::scalar_f64(dtype, f64::INFINITY),
-        Combiner::Max => Literal::scalar_i64(dtype, lowest_int),
-        Combiner::Min => Literal::scalar_i64(dtype, highest_int),
+        Combiner::Add | Combiner::Or | Combiner::Assign => Literal::scalar_f64(compute, 0.0),
+        Combiner::Mul => Literal::scalar_f64(compute, 1.0),
+        Combiner::And => Literal::scalar_i64(compute, -1),
+        Combiner::Max if dtype.is_float() => Literal::scalar_f64(compute, -infinity),
+        Combiner::Min if dtype.is_float() => Literal::scalar_f64(compute, infinity),
+        Combiner::Max => Literal::scalar_i64(compute, lowest),
+        Combiner::Min => Literal::scalar_i64(compute, highest),
     }
 }
 
@@ -78,7 +79,8 @@ impl Helper {
         }
     }
 
-    pub(super) fn body(&self) -> (Body, Inst) {
+    /// The computation's body and root. `keep_nan`: maximum and minimum must not lose NaN by themselves.
+    pub(super) fn body(&self, keep_nan: bool) -> (Body, Inst) {
         let mut body = Body::default();
         let pair = |body: &mut Body, dtype: DType| {
             let ty = Shape::Array(TensorType::scalar(dtype));
@@ -88,6 +90,7 @@ impl Helper {
             Helper::Combine(combiner, dtype) => {
                 let (a, b) = pair(&mut body, *dtype);
                 match combine_opcode(*combiner, *dtype) {
+                    Some(opcode @ ("maximum" | "minimum")) if keep_nan && dtype.is_float() => minmax::keeping_nan(&mut body, opcode, a, b),
                     Some(opcode) => body.same(opcode, &[a, b]),
                     None => b,
                 }

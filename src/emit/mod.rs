@@ -13,7 +13,9 @@ mod helpers;
 mod index;
 mod linear;
 mod lower;
+mod minmax;
 mod module;
+mod power;
 mod proto;
 mod reduce;
 mod sort;
@@ -27,17 +29,24 @@ use prost::Message;
 
 use self::module::Module;
 
-/// What the target guarantees beyond HLO's own contract. The default promises nothing and is right everywhere.
+/// How the target treats what HLO leaves open. The default is right for every target that follows HLO.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct EmitOptions {
     /// `convert` from floats to integers saturates and turns NaN into 0. Otherwise comparisons that do so are written out.
     pub convert_saturates: bool,
+    /// `maximum` and `minimum` may lose a NaN, as XLA's CPU compiler does without [`CPU_OVERRIDES`]. Comparisons that keep it are then
+    /// written out.
+    pub max_drops_nan: bool,
 }
+
+/// Compile option overrides that [`EmitOptions::for_platform`] counts on for `cpu`: without them the CPU compiler's `maximum(x, NaN)` is
+/// x. A plugin that refuses them needs [`EmitOptions::max_drops_nan`].
+pub const CPU_OVERRIDES: &[(&str, bool)] = &[("xla_cpu_enable_fast_min_max", false)];
 
 impl EmitOptions {
     /// What is known of a PJRT platform, by the name its plugin gives, as in `cpu`.
     pub fn for_platform(platform: &str) -> Self {
-        EmitOptions { convert_saturates: platform.eq_ignore_ascii_case("cpu") }
+        EmitOptions { convert_saturates: platform.eq_ignore_ascii_case("cpu"), max_drops_nan: false }
     }
 }
 

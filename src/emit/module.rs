@@ -60,7 +60,7 @@ impl<'g> Module<'g> {
         if let Some(&id) = self.helpers.get(&helper) {
             return id;
         }
-        let (body, root) = helper.body();
+        let (body, root) = helper.body(self.options.max_drops_nan);
         let id = self.add(body, root, helper.name());
         self.helpers.insert(helper, id);
         id

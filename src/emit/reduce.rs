@@ -1,8 +1,8 @@
 //! Reductions, window reductions and the maximum-pooling gradient.
 
 use clutch_graph::op::{Combiner, PadDim, WindowDim};
-use clutch_graph::{DType, Node};
-use smallvec::SmallVec;
+use clutch_graph::{DType, Dims, Node};
+use smallvec::{SmallVec, smallvec};
 
 use super::body::Inst;
 use super::data;
@@ -39,7 +39,7 @@ pub(super) fn reduce(cx: &mut Lower<'_, '_>, node: &Node, combiner: Combiner, ax
     let compute = combine_type(combiner, dtype);
     let computation = cx.module.helper(Helper::combine(combiner, compute));
     let x = cx.body.convert(x, compute);
-    let init = cx.body.constant(&identity(combiner, compute));
+    let init = cx.body.constant(&identity(combiner, dtype, compute));
     let inst = cx.body.op("reduce", node.outputs[0].with_dtype(compute), &[x, init]);
     let proto = cx.body.proto(inst);
     proto.dimensions = numbers_of(axes);
@@ -54,7 +54,7 @@ pub(super) fn window(cx: &mut Lower<'_, '_>, node: &Node, combiner: Combiner, wi
     let compute = combine_type(combiner, dtype);
     let computation = cx.module.helper(Helper::combine(combiner, compute));
     let mut x = cx.body.convert(x, compute);
-    let init = cx.body.constant(&identity(combiner, compute));
+    let init = cx.body.constant(&identity(combiner, dtype, compute));
     let mut window: SmallVec<[WindowDim; 6]> = window.iter().map(|w| WindowDim { reversal: false, ..*w }).collect();
     if window.iter().any(|w| w.pad_low < 0 || w.pad_high < 0) {
         let pads: SmallVec<[PadDim; 6]> =
@@ -71,21 +71,30 @@ pub(super) fn window(cx: &mut Lower<'_, '_>, node: &Node, combiner: Combiner, wi
     Ok(cx.body.convert(inst, dtype))
 }
 
-/// Sums where windows overlap run in the compute type.
+/// Sums where windows overlap run in the compute type. TPUs want two axes that the window leaves alone, so axes of size 1 are added.
 pub(super) fn select_and_scatter(cx: &mut Lower<'_, '_>, node: &Node, window: &[WindowDim], x: Inst, source: Inst) -> Lowered {
-    let dtype = cx.body.dtype(x);
+    let ty = cx.body.ty(x).clone();
     if window.iter().any(|w| w.pad_low < 0 || w.pad_high < 0) {
         return cx.unsupported(node, "negative padding");
     }
-    check(cx, node, Combiner::Max, dtype)?;
-    let compute = dtype.compute_type();
+    check(cx, node, Combiner::Max, ty.dtype)?;
+    let compute = ty.dtype.compute_type();
     let select = cx.module.helper(Helper::KeepsMaximum(compute));
     let scatter = cx.module.helper(Helper::combine(Combiner::Add, compute));
-    let (x, source) = (cx.body.convert(x, compute), cx.body.convert(source, compute));
-    let init = cx.body.constant(&identity(Combiner::Add, compute));
+    let added = 2usize.saturating_sub(window.iter().filter(|w| **w == WindowDim::TRIVIAL).count());
+    let mut extended: SmallVec<[WindowDim; 6]> = smallvec![WindowDim::TRIVIAL; added];
+    extended.extend_from_slice(window);
+    let [x, source] = [x, source].map(|operand| {
+        let mut dims: Dims = smallvec![1; added];
+        dims.extend_from_slice(&cx.body.ty(operand).dims);
+        let operand = cx.body.reshape(operand, &dims);
+        cx.body.convert(operand, compute)
+    });
+    let init = cx.body.constant(&identity(Combiner::Add, ty.dtype, compute));
     let inst = cx.body.same("select-and-scatter", &[x, source, init]);
     let proto = cx.body.proto(inst);
-    proto.window = linear::window(window);
+    proto.window = linear::window(&extended);
     proto.called_computation_ids = vec![select, scatter];
-    Ok(cx.body.convert(inst, dtype))
+    let inst = cx.body.reshape(inst, &ty.dims);
+    Ok(cx.body.convert(inst, ty.dtype))
 }

@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Instant;
 
+use clutch_cache::Store;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 use rustc_hash::FxHashMap;
@@ -13,7 +14,8 @@ use super::settings::Settings;
 use crate::capture::expr::{ExprId, Size};
 use crate::capture::program::{Meta, Program};
 use crate::capture::walk::walk;
-use crate::driver::{Artifact, Built, Config, build};
+use crate::compile::Code;
+use crate::driver::{Artifact, Built, Config, build, explain};
 use crate::metrics::{METRICS, count, time};
 use crate::runtime::call::{Context, Runner};
 use crate::runtime::device::Device;
@@ -38,6 +40,7 @@ pub struct CompiledGraph {
     constants: Vec<Option<Py<PyAny>>>,
     config: Config,
     device: Device,
+    store: Option<Store>,
     context: Context,
     readings: Vec<(ExprId, Reading)>,
     only: OnceLock<Arc<Runner>>,
@@ -65,6 +68,7 @@ pub fn compile(py: Python<'_>, gm: &Bound<'_, PyAny>, static_inputs: Vec<usize>,
         constants: walked.constants,
         config: settings.config(),
         device,
+        store: settings.store(),
         context,
         readings,
         only: OnceLock::new(),
@@ -127,7 +131,7 @@ impl CompiledGraph {
         if let Some(found) = self.runners.lock().unwrap_or_else(PoisonError::into_inner).get(symbols) {
             return Ok(found.clone());
         }
-        let built = py.detach(|| build(&self.program, symbols, &self.device, &self.config));
+        let built = py.detach(|| build(&self.program, symbols, &self.device, &self.config, self.store.as_ref()));
         let artifact = match built.map_err(|e| errors::build(py, &e))? {
             Built::Ready(artifact) => Arc::from(artifact),
             Built::Unsupported(calls) => {
@@ -174,42 +178,32 @@ impl CompiledGraph {
         runner.call(py, &self.context, &items, &self.constants)
     }
 
+    /// Why the graph built last was not in the cache: the nearest entry and the first field that differs.
+    fn explain(&self) -> Option<String> {
+        let last = self.last.lock().unwrap_or_else(PoisonError::into_inner).clone()?;
+        if last.report.graph_hit {
+            return Some("the graph was in the cache: nothing was compiled".to_owned());
+        }
+        Some(explain(&last.key, self.store.as_ref()?))
+    }
+
     /// Costs, memory, fingerprint, sizes and times of the executable built last.
     fn statistics<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let info = PyDict::new(py);
         let last = self.last.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let Some(artifact) = last else { return Ok(info) };
-        let executable = artifact.main.executable();
         let report = &artifact.report;
-        let text = |e: clutch_pjrt::Error| format!("not available: {e}");
-        match executable.cost_analysis() {
-            Ok(costs) => info.set_item("cost_analysis", costs)?,
-            Err(e) => info.set_item("cost_analysis", text(e))?,
-        }
-        match executable.compiled_memory_stats() {
-            Ok(m) => {
-                let memory = PyDict::new(py);
-                memory.set_item("argument_bytes", m.argument)?;
-                memory.set_item("output_bytes", m.output)?;
-                memory.set_item("alias_bytes", m.alias)?;
-                memory.set_item("temp_bytes", m.temp)?;
-                memory.set_item("code_bytes", m.generated_code)?;
-                memory.set_item("peak_bytes", m.peak)?;
-                info.set_item("memory", memory)?;
+        info.set_item("graph_hit", report.graph_hit)?;
+        match &artifact.main {
+            Code::Stored(metadata) => {
+                for (name, value) in metadata {
+                    info.set_item(name, value)?;
+                }
             }
-            Err(e) => info.set_item("memory", text(e))?,
+            Code::Loaded(_) | Code::Elsewhere(_) => {}
         }
-        match executable.fingerprint() {
-            Ok(f) => info.set_item("fingerprint", f)?,
-            Err(e) => info.set_item("fingerprint", text(e))?,
-        }
-        match executable.size_of_generated_code() {
-            Ok(size) => info.set_item("code_bytes", size)?,
-            Err(e) => info.set_item("code_bytes", text(e))?,
-        }
-        match executable.serialize() {
-            Ok(bytes) => info.set_item("serialized_bytes", bytes.len())?,
-            Err(e) => info.set_item("serialized_bytes", text(e))?,
+        if let Some(executable) = artifact.main.executable() {
+            describe(executable, &info)?;
         }
         info.set_item("hlo_bytes", report.hlo_bytes)?;
         info.set_item("instructions", report.instructions)?;
@@ -230,4 +224,39 @@ impl CompiledGraph {
         }
         Ok(info)
     }
+}
+
+/// Costs, memory, fingerprint and sizes of an executable; what the plugin does not offer is said in words.
+fn describe(executable: &clutch_pjrt::Executable, info: &Bound<'_, PyDict>) -> PyResult<()> {
+    let missing = |e: clutch_pjrt::Error| format!("not available: {e}");
+    match executable.cost_analysis() {
+        Ok(costs) => info.set_item("cost_analysis", costs)?,
+        Err(e) => info.set_item("cost_analysis", missing(e))?,
+    }
+    match executable.compiled_memory_stats() {
+        Ok(m) => {
+            let memory = PyDict::new(info.py());
+            memory.set_item("argument_bytes", m.argument)?;
+            memory.set_item("output_bytes", m.output)?;
+            memory.set_item("alias_bytes", m.alias)?;
+            memory.set_item("temp_bytes", m.temp)?;
+            memory.set_item("code_bytes", m.generated_code)?;
+            memory.set_item("peak_bytes", m.peak)?;
+            info.set_item("memory", memory)?;
+        }
+        Err(e) => info.set_item("memory", missing(e))?,
+    }
+    match executable.fingerprint() {
+        Ok(f) => info.set_item("fingerprint", f)?,
+        Err(e) => info.set_item("fingerprint", missing(e))?,
+    }
+    match executable.size_of_generated_code() {
+        Ok(size) => info.set_item("code_bytes", size)?,
+        Err(e) => info.set_item("code_bytes", missing(e))?,
+    }
+    match executable.serialize() {
+        Ok(bytes) => info.set_item("serialized_bytes", bytes.len())?,
+        Err(e) => info.set_item("serialized_bytes", missing(e))?,
+    }
+    Ok(())
 }

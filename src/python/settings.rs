@@ -1,7 +1,10 @@
 //! Settings that Python hands to the pipeline, and what it can ask about devices.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
 
+use clutch_cache::{Store, StoreOptions};
 use clutch_graph::op::Precision;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -10,6 +13,9 @@ use super::errors;
 use crate::driver::Config;
 use crate::runtime::device::{self, Device, PluginChoice};
 use crate::target::Target;
+
+/// Directory, shared directories and bound of an open store.
+type StoreKey = (PathBuf, Vec<PathBuf>, u64);
 
 /// Options in force for one compilation, from `torch_clutch.options.Options.for_rust()`.
 #[derive(FromPyObject)]
@@ -21,8 +27,13 @@ pub struct Settings {
     precision: String,
     inference: bool,
     fold_budget_bytes: usize,
+    torch_version: String,
     dump_dir: Option<PathBuf>,
     keep_texts: bool,
+    cache: bool,
+    cache_dir: Option<PathBuf>,
+    cache_bytes: u64,
+    cache_shared: Vec<PathBuf>,
 }
 
 impl Settings {
@@ -36,9 +47,26 @@ impl Settings {
             },
             inference: self.inference,
             fold_budget_bytes: self.fold_budget_bytes,
+            torch_version: self.torch_version.clone(),
             dump_dir: self.dump_dir.clone(),
             keep_texts: self.keep_texts,
         }
+    }
+
+    /// The cache that the options name; opened once a process for each set of options.
+    pub fn store(&self) -> Option<Store> {
+        static STORES: Mutex<BTreeMap<StoreKey, Store>> = Mutex::new(BTreeMap::new());
+        let directory = self.cache_dir.clone()?;
+        if !self.cache {
+            return None;
+        }
+        let key = (directory.clone(), self.cache_shared.clone(), self.cache_bytes);
+        let mut stores = STORES.lock().unwrap_or_else(PoisonError::into_inner);
+        let store = stores.entry(key).or_insert_with(|| {
+            let shared = self.cache_shared.clone();
+            Store::open_or_without(StoreOptions { directory: Some(directory), shared, max_bytes: self.cache_bytes, ..StoreOptions::default() })
+        });
+        Some(store.clone())
     }
 
     /// The device that the options name.

@@ -128,6 +128,7 @@ fn client(path: &Path, cpu: bool) -> Result<Device, Error> {
     if let Some(client) = clients.get(path) {
         return Ok(Device::Here(client.clone()));
     }
+    let _quiet = cpu.then(QuietPlugin::start);
     let plugin = Plugin::load(path)?;
     let options = if cpu { Client::cpu_options() } else { Vec::new() };
     let client = match Client::create(&plugin, &options) {
@@ -137,4 +138,32 @@ fn client(path: &Path, cpu: bool) -> Result<Device, Error> {
     let client = Arc::new(client);
     clients.insert(path.to_owned(), client.clone());
     Ok(Device::Here(client))
+}
+
+/// While it lives, a plugin that loads writes only errors to the terminal, unless the user asked for more with the same variable.
+struct QuietPlugin {
+    ours: bool,
+}
+
+const PLUGIN_LOG_LEVEL: &str = "TF_CPP_MIN_LOG_LEVEL";
+
+impl QuietPlugin {
+    fn start() -> Self {
+        let ours = std::env::var_os(PLUGIN_LOG_LEVEL).is_none();
+        if ours {
+            // SAFETY: called with the lock of CLIENTS held and, from Python, under the interpreter's lock, so neither Clutch nor Python
+            // code reads or writes the environment at the same time.
+            unsafe { std::env::set_var(PLUGIN_LOG_LEVEL, "2") };
+        }
+        QuietPlugin { ours }
+    }
+}
+
+impl Drop for QuietPlugin {
+    fn drop(&mut self) {
+        if self.ours {
+            // SAFETY: as in `start`.
+            unsafe { std::env::remove_var(PLUGIN_LOG_LEVEL) };
+        }
+    }
 }

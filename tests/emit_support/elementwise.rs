@@ -115,6 +115,20 @@ pub fn pairs(dtype: DType) -> [Literal; 2] {
     [x, y].map(|bytes| Literal::new(ty.clone(), bytes).expect("n squared elements"))
 }
 
+/// Maxima and minima of nonzero numbers, infinities and NaN.
+pub fn extrema() -> Vec<Case> {
+    let (inf, nan) = (f64::INFINITY, f64::NAN);
+    let x = [1.0, nan, nan, -2.0, inf, nan, -inf, 3.0];
+    let y = [nan, 1.0, nan, 4.0, nan, -inf, -inf, -3.0];
+    let types = DType::ALL.into_iter().filter(|d| d.is_float());
+    let case = |dtype| {
+        Case::build(format!("extrema {dtype}"), vec![lit(dtype, &[8], &x), lit(dtype, &[8], &y)], |b, args| {
+            vec![b.max(args[0], args[1]).expect("equal types"), b.min(args[0], args[1]).expect("equal types")]
+        })
+    };
+    types.map(case).collect()
+}
+
 pub fn cases() -> Vec<Case> {
     let mut cases = Vec::new();
     for dtype in DType::ALL {

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use clutch::emit::{EmitOptions, HloProgram, emit};
+use clutch::emit::{CPU_OVERRIDES, EmitOptions, HloProgram, emit};
 use clutch_graph::{DType, Graph, Literal};
 use clutch_pjrt::{Buffer, Client, CompileOptions, CopySemantics, Discovery, ElementType, ExecuteScratch, Platform, Plugin, ProgramFormat, Topology};
 
@@ -58,11 +58,13 @@ pub fn program(graph: &Graph, options: &EmitOptions) -> Result<HloProgram, Strin
     emit(graph, options).map_err(|e| e.to_string())
 }
 
-/// Results of a graph on the CPU plugin.
+/// Results of a graph on the CPU plugin, compiled as the options expect.
 pub fn run_on_cpu(graph: &Graph, inputs: &[Literal], options: &EmitOptions) -> Result<Vec<Vec<u8>>, String> {
     let program = program(graph, options)?;
     let client = cpu();
-    let executable = client.compile(&program.bytes, ProgramFormat::Hlo, &CompileOptions::default()).map_err(|e| e.to_string())?;
+    let flags = if options.max_drops_nan { &[] } else { CPU_OVERRIDES };
+    let compile = flags.iter().fold(CompileOptions::default(), |o, (name, value)| o.with_override(*name, *value));
+    let executable = client.compile(&program.bytes, ProgramFormat::Hlo, &compile).map_err(|e| e.to_string())?;
     let device = client.default_device();
     let buffers: Vec<Buffer> = inputs
         .iter()

@@ -8,6 +8,7 @@ mod cumulative;
 mod norm;
 mod random;
 mod softmax;
+mod sort;
 mod topk;
 mod util;
 
@@ -19,6 +20,27 @@ use smallvec::smallvec;
 
 use crate::options::PassOptions;
 use crate::rewrite::{Site, Values, keep, rewrite};
+
+/// Whether the graph has an op that is expanded.
+pub(crate) fn applies(graph: &Graph, _: &PassOptions) -> bool {
+    graph.nodes().iter().any(|n| {
+        matches!(
+            n.op,
+            Op::Softmax { .. }
+                | Op::Gelu { .. }
+                | Op::Silu
+                | Op::LayerNorm { .. }
+                | Op::RmsNorm { .. }
+                | Op::Attention(_)
+                | Op::AttentionBackward(_)
+                | Op::RandomBits { .. }
+                | Op::ArgReduce { .. }
+                | Op::Cumulative { .. }
+                | Op::TopK { .. }
+                | Op::Sort { .. }
+        )
+    })
+}
 
 /// Replaces every composite and every op without a direct emission by primitives.
 pub(crate) fn expand(graph: &Graph, options: &PassOptions) -> Result<Graph, GraphError> {
@@ -41,6 +63,10 @@ fn expand_node(b: &mut Builder, site: &Site<'_>, options: &PassOptions, bits: &m
         Op::ArgReduce { axis, max } => one(arg_reduce::arg_reduce(b, x[0], *axis, *max, options.target)?),
         Op::Cumulative { combiner, axis } => one(cumulative::cumulative(b, x[0], *combiner, *axis, options.target)?),
         Op::TopK { k, largest } if !options.native_top_k => Ok(topk::top_k(b, x[0], *k, *largest, options.target)?.into_iter().collect()),
+        Op::Sort { axis, descending, stable } => {
+            let order = sort::Order { axis: *axis, descending: *descending, stable: *stable };
+            sort::sort(b, x, order, options.target)
+        }
         _ => keep(b, site),
     }
 }

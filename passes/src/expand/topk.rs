@@ -5,6 +5,7 @@ use clutch_graph::op::{BinaryOp, Combiner, Op, UnaryOp};
 use clutch_graph::{DType, GraphError, ValueId};
 
 use crate::expand::arg_reduce::{first_hit, is_best};
+use crate::expand::sort::{Order, sort};
 use crate::expand::util::{identity, spread};
 use crate::options::Target;
 
@@ -19,15 +20,15 @@ pub(crate) fn top_k(b: &mut Builder, x: ValueId, k: i64, largest: bool, target: 
     if target == Target::Cpu && simple && (1..=EXTRACTED).contains(&k) && length > 4 * k {
         extract(b, x, k, axis)
     } else {
-        sorted(b, x, k, largest, axis)
+        sorted(b, x, k, largest, target)
     }
 }
 
-fn sorted(b: &mut Builder, x: ValueId, k: i64, largest: bool, axis: usize) -> Result<[ValueId; 2], GraphError> {
-    let dims = b.dims(x);
+fn sorted(b: &mut Builder, x: ValueId, k: i64, largest: bool, target: Target) -> Result<[ValueId; 2], GraphError> {
+    let (dims, axis) = (b.dims(x), b.rank(x) - 1);
     let index = if dims[axis] < i64::from(i32::MAX) { DType::S32 } else { DType::S64 };
     let position = b.iota(index, &dims, axis)?;
-    let both = b.op_multi(Op::Sort { axis, descending: largest, stable: true }, [x, position])?;
+    let both = sort(b, &[x, position], Order { axis, descending: largest, stable: true }, target)?;
     let values = b.slice_axis(both[0], axis, 0, k, 1)?;
     let positions = b.slice_axis(both[1], axis, 0, k, 1)?;
     Ok([values, b.convert(positions, DType::S64)?])

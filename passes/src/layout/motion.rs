@@ -32,7 +32,11 @@ pub(crate) fn rules(s: &mut Simplifier<'_>, op: &Op, x: &[ValueId]) -> Outcome {
             one(s, x, |perm| Op::ReduceWindow { combiner: *combiner, window: inverse(perm).iter().map(|&i| window[i]).collect() })
         }
         Op::SelectAndScatter { window } => {
-            all(s, x, |perm| Op::SelectAndScatter { window: inverse(perm).iter().map(|&i| window[i]).collect() })
+            let Some((source, perm)) = transposed(s, x[0]) else { return Ok(None) };
+            let order = inverse(&perm);
+            let grad = s.emit(Op::Transpose(order.clone()), &[x[1]])?;
+            let y = s.emit(Op::SelectAndScatter { window: order.iter().map(|&i| window[i]).collect() }, &[source, grad])?;
+            s.emit(Op::Transpose(perm), &[y]).map(Some)
         }
         Op::Concat(axis) => all(s, x, |perm| Op::Concat(perm[*axis])),
         _ => Ok(None),

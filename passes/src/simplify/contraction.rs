@@ -1,7 +1,7 @@
 //! Rules on dots.
 
-use clutch_graph::op::{Axes, DotDims};
-use clutch_graph::{GraphError, Op, ValueId};
+use clutch_graph::op::{Axes, BinaryOp, Combiner, DotDims};
+use clutch_graph::{DType, Dims, GraphError, Op, TensorType, ValueId};
 
 use crate::simplify::Simplifier;
 
@@ -43,4 +43,34 @@ fn sort_contraction(dims: &mut DotDims) {
     pairs.sort_unstable();
     dims.lhs_contract = pairs.iter().map(|p| p.0).collect();
     dims.rhs_contract = pairs.iter().map(|p| p.1).collect();
+}
+
+/// A `bf16` matrix times one row on the CPU plugin as products and a sum in `f32`: its dot converts the whole matrix first and is up to six
+/// times slower.
+pub(super) fn single_row(s: &mut Simplifier<'_>, op: &Op, x: &[ValueId]) -> Result<Option<ValueId>, GraphError> {
+    let Op::DotGeneral { dims, out, .. } = op else { return Ok(None) };
+    if !is_single_row(dims, s.ty(x[0]), s.ty(x[1])) {
+        return Ok(None);
+    }
+    let inner = dims.rhs_contract[0];
+    let matrix: Dims = s.dims(x[1]).into();
+    let mut result: Dims = s.dims(x[0]).iter().enumerate().filter(|(a, _)| !dims.lhs_contract.contains(a)).map(|(_, &d)| d).collect();
+    result.push(matrix[1 - inner]);
+    let row = s.emit(Op::Reshape(smallvec::smallvec![matrix[inner]]), &[x[0]])?;
+    let row = s.emit(Op::Convert(DType::F32), &[row])?;
+    let row = s.emit(Op::Broadcast { dims: matrix, axes: smallvec::smallvec![inner] }, &[row])?;
+    let wide = s.emit(Op::Convert(DType::F32), &[x[1]])?;
+    let terms = s.emit(Op::Binary(BinaryOp::Mul), &[row, wide])?;
+    let sum = s.emit(Op::Reduce { combiner: Combiner::Add, axes: smallvec::smallvec![inner] }, &[terms])?;
+    let sum = s.emit(Op::Convert(*out), &[sum])?;
+    s.emit(Op::Reshape(result), &[sum]).map(Some)
+}
+
+/// One row of `bf16` times a matrix.
+pub(super) fn is_single_row(dims: &DotDims, x: &TensorType, matrix: &TensorType) -> bool {
+    x.dtype == DType::BF16
+        && matrix.rank() == 2
+        && dims.lhs_batch.is_empty()
+        && dims.lhs_contract.len() == 1
+        && x.dims[dims.lhs_contract[0]] == x.numel()
 }

@@ -17,7 +17,7 @@ use rustc_hash::FxHasher;
 use smallvec::smallvec;
 
 use crate::layout;
-use crate::options::PassOptions;
+use crate::options::{PassOptions, Target};
 use crate::rewrite::{ValueMap, Values, finish, live_nodes, results};
 
 /// A graph under construction in which equal nodes are one node.
@@ -132,6 +132,21 @@ pub(crate) fn simplify_and_lay_out(graph: &Graph, options: &PassOptions) -> Resu
         layout::motion::rules,
     ];
     run_rules(graph, options, WITH_LAYOUT)
+}
+
+/// Whether the graph has products with one row that are better written out.
+pub(crate) fn has_single_rows(graph: &Graph, options: &PassOptions) -> bool {
+    let single = |n: &Node| match &n.op {
+        Op::DotGeneral { dims, .. } => contraction::is_single_row(dims, graph.ty(n.operands[0]), graph.ty(n.operands[1])),
+        _ => false,
+    };
+    options.target == Target::Cpu && graph.nodes().iter().any(single)
+}
+
+/// The pass with the rule that writes out products with one row.
+pub(crate) fn simplify_single_rows(graph: &Graph, options: &PassOptions) -> Result<Graph, GraphError> {
+    const WITH_PRODUCTS: &[Rule] = &[shape::rules, elementwise::rules, contraction::rules, fold::rules, contraction::single_row];
+    run_rules(graph, options, WITH_PRODUCTS)
 }
 
 fn run_rules(graph: &Graph, options: &PassOptions, families: &'static [Rule]) -> Result<Graph, GraphError> {
