@@ -161,14 +161,8 @@ impl EncodedEntry<'_> {
 
     /// Length of the file, in bytes.
     #[must_use]
-    pub fn len(&self) -> u64 {
+    pub fn file_bytes(&self) -> u64 {
         (self.head.len() + self.payload.len() + DIGEST) as u64
-    }
-
-    /// Never: an entry has a prelude.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        false
     }
 
     /// The file's bytes in one piece.

@@ -192,18 +192,21 @@ impl Slots {
     /// The one seat of a key, or the slot of the thread that has it.
     fn sit(&self, store: &Store, key: Key) -> Result<Seat, Arc<Slot>> {
         let mut slots = held(&self.0);
-        if let Some(slot) = slots.get(&key) {
+        // In a forked child, the parent's other threads and their seats are not there.
+        let process = std::process::id();
+        if let Some(slot) = slots.get(&key).filter(|slot| slot.process == process) {
             return Err(slot.clone());
         }
-        let slot = Arc::new(Slot::default());
+        let slot = Arc::new(Slot { process, state: Mutex::default(), changed: Condvar::new() });
         slots.insert(key, slot.clone());
         Ok(Seat { store: store.clone(), key, slot })
     }
 }
 
 /// One thread's production of one key, and what came of it.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Slot {
+    process: u32,
     state: Mutex<SlotState>,
     changed: Condvar,
 }
@@ -265,7 +268,11 @@ impl Seat {
 
 impl Drop for Seat {
     fn drop(&mut self) {
-        held(&self.store.inner.slots.0).remove(&self.key);
+        let mut slots = held(&self.store.inner.slots.0);
+        if slots.get(&self.key).is_some_and(|slot| Arc::ptr_eq(slot, &self.slot)) {
+            slots.remove(&self.key);
+        }
+        drop(slots);
         held(&self.slot.state).over = true;
         self.slot.changed.notify_all();
     }

@@ -25,6 +25,8 @@ const REOPENINGS: usize = 1000;
 pub(crate) struct KeyLock {
     file: File,
     path: PathBuf,
+    /// A forked child must not release what its parent holds.
+    process: u32,
 }
 
 impl KeyLock {
@@ -44,13 +46,17 @@ impl KeyLock {
                 other => other?,
             };
             match fs.try_lock(&file) {
-                Ok(()) if leads_to(&path, &file) => return Ok(Some(Self { file, path })),
+                Ok(()) if leads_to(&path, &file) => return Ok(Some(Self::held(file, path))),
                 Ok(()) => {}
                 Err(TryLockError::WouldBlock) => return Ok(None),
                 Err(TryLockError::Error(error)) => return Err(error),
             }
         }
         Ok(None)
+    }
+
+    fn held(file: File, path: PathBuf) -> Self {
+        Self { file, path, process: std::process::id() }
     }
 
     /// Removes the lock files nobody holds and returns how many there were.
@@ -64,7 +70,7 @@ impl KeyLock {
                 && fs.try_lock(&file).is_ok()
                 && leads_to(&path, &file)
             {
-                drop(Self { file, path });
+                drop(Self::held(file, path));
                 removed += 1;
             }
         }
@@ -74,6 +80,9 @@ impl KeyLock {
 
 impl Drop for KeyLock {
     fn drop(&mut self) {
+        if self.process != std::process::id() {
+            return;
+        }
         // A file that stays is found unheld later; a lock that stays ends with the file's last handle.
         let _ = std::fs::remove_file(&self.path);
         let _ = self.file.unlock();

@@ -58,7 +58,11 @@ impl ObjectRemote {
     pub fn open(url: &str, options: impl IntoIterator<Item = (String, String)>) -> Result<Self, RemoteError> {
         let failed = |reason: String| RemoteError { remote: shown(url), reason };
         let parsed = Url::parse(url).map_err(|error| failed(format!("{error}; expected {ACCEPTED}")))?;
-        let (scheme, prefix) = ObjectStoreScheme::parse(&parsed).map_err(|error| failed(format!("{error}; expected {ACCEPTED}")))?;
+        if !parsed.username().is_empty() || parsed.password().is_some() {
+            return Err(failed("credentials belong in the options, not in the URL".to_owned()));
+        }
+        let (scheme, prefix) =
+            ObjectStoreScheme::parse(&parsed).map_err(|_| failed(format!("unknown kind of URL; expected {ACCEPTED}")))?;
         let defaults = [("connect_timeout", CONNECT_LIMIT), ("timeout", REQUEST_LIMIT)];
         let options: Vec<(String, String)> = defaults
             .map(|(name, value)| (name.to_owned(), value.to_owned()))

@@ -186,10 +186,10 @@ impl Store {
                 return false;
             }
         };
-        let written = inner.write_local(&key, record.kind(), &encoded.parts(), encoded.len());
+        let written = inner.write_local(&key, record.kind(), &encoded.parts(), encoded.file_bytes());
         if written {
             inner.counters.add(&inner.counters.puts, 1);
-            inner.counters.add(&inner.counters.put_bytes, encoded.len());
+            inner.counters.add(&inner.counters.put_bytes, encoded.file_bytes());
         }
         inner.push(&key, record.kind(), &encoded);
         written

@@ -2,7 +2,7 @@
 
 mod common;
 
-use clutch_cache::entry::{MAX_HEADER_BYTES, MAX_PAYLOAD_BYTES, decode, encode, read_header};
+use clutch_cache::entry::{COMPRESS_FROM, MAX_HEADER_BYTES, MAX_PAYLOAD_BYTES, decode, decode_owned, encode, read_header};
 use clutch_cache::{EntryError, KeyKind, KeyRecord};
 use common::{metadata, payload, record};
 use pretty_assertions::assert_eq;
@@ -27,13 +27,14 @@ fn resealed(mut bytes: Vec<u8>) -> Vec<u8> {
 
 #[test]
 fn an_entry_round_trips_and_its_header_reads_alone() {
-    for payload in [Vec::new(), vec![7], payload(2, 200_000), vec![0; 1 << 20], incompressible(100_000)] {
-        let encoded = encode(&record("a"), &metadata(), &payload, 0).expect("within limits");
+    for payload in [Vec::new(), vec![7], payload(2, 200_000), payload(2, 300_000), vec![0; 1 << 20], incompressible(300_000)] {
+        let encoded = encode(&record("a"), &metadata(), &payload, 250_000).expect("within limits");
         let bytes = encoded.to_vec();
-        assert_eq!(bytes.len() as u64, encoded.len());
+        assert_eq!(bytes.len() as u64, encoded.file_bytes());
         let entry = decode(&bytes).expect("sound");
         assert_eq!((&entry.record, &entry.metadata), (&record("a"), &metadata()));
         assert!(entry.payload == payload);
+        assert!(decode_owned(bytes.clone()).expect("sound") == entry);
         let header = read_header(&bytes[..bytes.len().min(1000)]).expect("sound");
         assert_eq!((header.record, header.metadata, header.payload_bytes), (record("a"), metadata(), payload.len() as u64));
     }
@@ -41,9 +42,16 @@ fn an_entry_round_trips_and_its_header_reads_alone() {
 
 #[test]
 fn what_compresses_is_smaller_and_what_does_not_hardly_grows() {
-    let size = |payload: &[u8]| encode(&record("a"), &metadata(), payload, 0).expect("within limits").len();
+    let size = |payload: &[u8]| encode(&record("a"), &metadata(), payload, 0).expect("within limits").file_bytes();
     assert!(size(&payload(3, 200_000)) < 150_000);
     assert!(size(&incompressible(200_000)) < 200_500);
+}
+
+#[test]
+fn short_payloads_are_stored_as_they_are() {
+    let size = |len: usize| encode(&record("a"), &metadata(), &payload(3, len), COMPRESS_FROM).expect("within limits").file_bytes();
+    assert!(size(COMPRESS_FROM - 1) >= COMPRESS_FROM as u64);
+    assert!(size(COMPRESS_FROM) < COMPRESS_FROM as u64 * 3 / 4);
 }
 
 #[test]

@@ -2,8 +2,9 @@
 
 mod common;
 
-use std::fs::{File, TryLockError};
+use std::fs::{self, File, TryLockError};
 use std::io;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier};
 use std::time::Duration;
@@ -170,4 +171,35 @@ fn where_there_are_no_locks_each_process_leads() {
     assert!(guard.publish(&metadata(), b"x"));
     assert_eq!((first.stats().lock_unavailable, second.stats().lock_unavailable), (1, 1));
     assert!(first.get(&record("a")).is_some());
+}
+
+/// Between the opening of a lock file and its locking, the former holder removes it, once.
+#[derive(Debug)]
+struct UnlinkedMeanwhile {
+    locks: PathBuf,
+    left: AtomicUsize,
+}
+
+impl FileSystem for UnlinkedMeanwhile {
+    fn try_lock(&self, file: &File) -> Result<(), TryLockError> {
+        if self.left.swap(0, Ordering::Relaxed) > 0 {
+            for entry in fs::read_dir(&self.locks).expect("is there") {
+                fs::remove_file(entry.expect("is there").path()).expect("is there");
+            }
+        }
+        file.try_lock()
+    }
+}
+
+#[test]
+fn the_lock_of_an_unlinked_file_is_no_lock() {
+    let dir = directory();
+    let file_system = Arc::new(UnlinkedMeanwhile { locks: dir.path().join("v1/locks"), left: AtomicUsize::new(1) });
+    let first = Store::open(StoreOptions { file_system: file_system.clone(), ..StoreOptions::new(dir.path()) }).expect("opens");
+    let guard = lead(&first, "a");
+    assert_eq!(file_system.left.load(Ordering::Relaxed), 0);
+    let second = open(dir.path());
+    assert!(matches!(second.lead_or_wait(&record("a"), Duration::ZERO), Flight::TimedOut), "one leader at a time");
+    drop(guard);
+    assert!(lead(&second, "a").is_exclusive());
 }

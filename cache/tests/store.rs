@@ -141,6 +141,23 @@ fn a_new_directory_is_private_and_one_others_can_write_is_refused() {
 }
 
 #[test]
+fn what_another_user_owns_is_refused() {
+    if !rustix::process::geteuid().is_root() {
+        return; // Only root can give files away.
+    }
+    let dir = directory();
+    let root = dir.path().join("cache");
+    let store = open(&root);
+    store.put(&record("a"), &metadata(), b"x");
+    let path = store.entry_path(&record("a")).expect("has a directory");
+    std::os::unix::fs::chown(&path, Some(4321), None).expect("is root");
+    assert!(store.get(&record("a")).is_none());
+    assert_eq!((store.stats().untrusted, path.exists()), (1, true));
+    std::os::unix::fs::chown(&root, Some(4321), None).expect("is root");
+    assert!(matches!(Store::open(StoreOptions::new(&root)), Err(DirectoryError::ForeignOwner { owner: 4321, user: 0, .. })));
+}
+
+#[test]
 fn shared_directories_are_asked_in_order_copied_down_and_never_written() {
     let (local, first, second) = (directory(), directory(), directory());
     open(first.path()).put(&record("both"), &metadata(), b"first");

@@ -2,15 +2,15 @@
 
 use clutch_graph::builder::Builder;
 use clutch_graph::graph::{InputKind, Operands};
-use clutch_graph::{Alias, Graph, GraphError, Node, NodeId, Op, ValueId};
+use clutch_graph::{Alias, DType, Graph, GraphError, Node, NodeId, Op, ValueId};
 use rustc_hash::FxHashMap;
 
 use crate::error::PassError;
 use crate::options::{PassOptions, Target};
 use crate::rewrite::{ValueMap, drop_dead, keep, live_nodes, results, rewrite};
 
-/// Rows of the other operand for which the CPU plugin multiplies faster by a weight stored `[K, N]` than `[N, K]`. A single row is faster
-/// with `[N, K]`, and from about a hundred rows the two are equal.
+/// Rows of the other operand for which the CPU plugin multiplies faster by an `f32` weight stored `[K, N]` than `[N, K]`. A single row is faster
+/// with `[N, K]`, from about a hundred rows the two are equal, and `bf16` is never faster.
 const ROWS_FOR_KN: std::ops::RangeInclusive<i64> = 2..=64;
 
 /// A value that grows its operands' bytes by more than this factor is made anew on every call.
@@ -221,14 +221,15 @@ fn main_graph(
     Ok((main, parameters))
 }
 
-/// Weights `[N, K]` of products with few rows become `[K, N]` by a transpose, which the split then moves off.
+/// `f32` weights `[N, K]` of products with few rows become `[K, N]` by a transpose, which the split then moves off.
 fn prefer_kn(graph: &Graph) -> Result<Graph, GraphError> {
     let dependence = dependences(graph);
     let slow = |node: &Node| {
         let Op::DotGeneral { dims, .. } = &node.op else { return false };
         let [x, w] = node.operands[..] else { return false };
         let rows: i64 = graph.ty(x).dims.iter().enumerate().filter(|(a, _)| !dims.lhs_contract.contains(a)).map(|(_, d)| d).product();
-        let matrix = dims.rhs_batch.is_empty() && graph.ty(w).rank() == 2 && dims.rhs_contract[..] == [1];
+        let matrix =
+            graph.ty(w).dtype == DType::F32 && dims.rhs_batch.is_empty() && graph.ty(w).rank() == 2 && dims.rhs_contract[..] == [1];
         let roles = dependence[x.node.index()] == Dependence::Call && dependence[w.node.index()] == Dependence::Weights;
         matrix && roles && ROWS_FOR_KN.contains(&rows)
     };

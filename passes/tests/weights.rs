@@ -2,7 +2,7 @@
 
 mod common;
 
-use clutch_graph::DType::{BF16, F32, S64};
+use clutch_graph::DType::{self, BF16, F32, S64};
 use clutch_graph::builder::Builder;
 use clutch_graph::graph::InputKind::{Dynamic, Static};
 use clutch_graph::op::{BinaryOp, CompareDir, Precision, UnaryOp};
@@ -45,11 +45,11 @@ fn check_split(g: &Graph) -> WeightSplit {
 }
 
 /// x @ w' + b with rows of x, and w of [N, K].
-fn linear(rows: i64) -> Graph {
+fn linear(dtype: DType, rows: i64) -> Graph {
     let mut b = Builder::new();
-    let x = b.parameter(ty(F32, &[rows, 6]), Dynamic);
-    let w = b.parameter(ty(F32, &[4, 6]), Static);
-    let bias = b.parameter(ty(F32, &[4]), Static);
+    let x = b.parameter(ty(dtype, &[rows, 6]), Dynamic);
+    let w = b.parameter(ty(dtype, &[4, 6]), Static);
+    let bias = b.parameter(ty(dtype, &[4]), Static);
     let w = b.swap_last(w).expect("valid");
     let y = b.matmul(x, w, Precision::Highest).expect("valid");
     let bias = b.expand(bias, &[rows, 4]).expect("valid");
@@ -60,7 +60,7 @@ fn linear(rows: i64) -> Graph {
 
 #[test]
 fn weights_of_few_rows_are_laid_out_once() {
-    let split = check_split(&linear(8));
+    let split = check_split(&linear(F32, 8));
     assert_eq!(split.parameters, [ParameterSource::Original(0), ParameterSource::Original(2), ParameterSource::Weight(0)]);
     let weights = split.weights.expect("a weight program");
     assert_eq!(weights.inputs, [1]);
@@ -69,9 +69,9 @@ fn weights_of_few_rows_are_laid_out_once() {
 }
 
 #[test]
-fn weights_of_one_or_many_rows_stay() {
-    for rows in [1, 128] {
-        let split = check_split(&linear(rows));
+fn weights_of_one_or_many_rows_or_of_bf16_stay() {
+    for (dtype, rows) in [(F32, 1), (F32, 128), (BF16, 8)] {
+        let split = check_split(&linear(dtype, rows));
         assert_eq!(split.weights, None);
         assert_eq!(split.parameters, [0, 1, 2].map(ParameterSource::Original));
     }
@@ -134,7 +134,7 @@ fn results_of_multi_result_ops_and_donations_are_renumbered() {
 
 #[test]
 fn training_graphs_are_not_split() {
-    let g = linear(8);
+    let g = linear(F32, 8);
     let split = split_weights(&g, &PassOptions::default()).expect("the split succeeds");
     assert_eq!(split.main, g);
     assert_eq!(split.weights, None);

@@ -51,9 +51,20 @@ def _compiler(options: Options, phase: str) -> Callable:
     def compile_phase(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Callable:
         static = () if phase == "backward" else _static_inputs(len(example_inputs))
         settings = options.for_rust(inference=phase == "inference", keep_texts=inspection.active())
-        return compile_fx(gm, static, settings, options, phase)
+        compiled = compile_fx(gm, static, settings, options, phase)
+        return _as_function(compiled) if phase == "backward" else compiled
 
     return compile_phase
+
+
+def _as_function(compiled: Callable) -> Callable:
+    """A plain function: Dynamo wraps backward callables and keeps attributes of functions only."""
+
+    def run(args: list[Any]) -> Sequence[Any]:
+        return compiled(args)
+
+    run._boxed_call = True  # type: ignore[attr-defined]
+    return run
 
 
 def compile_fx(

@@ -31,7 +31,7 @@ pub(super) fn nested_graphs(graph: &Graph) -> Vec<(&Graph, Calling)> {
     }
     let mut order = Vec::new();
     let mut seen: FxHashSet<(*const Graph, Calling)> = FxHashSet::default();
-    let mut stack: Vec<(Option<(&Graph, Calling)>, std::vec::IntoIter<(&Graph, Calling)>)> = vec![(None, children(graph).into_iter())];
+    let mut stack = vec![(None, children(graph).into_iter())];
     while let Some((owner, pending)) = stack.last_mut() {
         match pending.next() {
             Some((callee, calling)) => {

@@ -33,7 +33,12 @@ pub(super) fn transpose(cx: &mut Lower<'_, '_>, node: &Node, x: Inst, perm: &[us
 }
 
 pub(super) fn slice(cx: &mut Lower<'_, '_>, node: &Node, x: Inst, start: &[i64], limit: &[i64], stride: &[i64]) -> Inst {
-    let inst = cx.body.op("slice", node.outputs[0].clone(), &[x]);
+    slice_to(cx, &node.outputs[0], x, start, limit, stride)
+}
+
+/// A slice whose result type is known.
+pub(super) fn slice_to(cx: &mut Lower<'_, '_>, ty: &TensorType, x: Inst, start: &[i64], limit: &[i64], stride: &[i64]) -> Inst {
+    let inst = cx.body.op("slice", ty.clone(), &[x]);
     cx.body.proto(inst).slice_dimensions =
         (0..start.len()).map(|i| SliceDimensions { start: start[i], limit: limit[i], stride: stride[i] }).collect();
     inst

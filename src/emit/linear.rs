@@ -27,8 +27,9 @@ fn precision(dtype: DType, wanted: Precision) -> Option<Box<PrecisionConfig>> {
 
 /// Operand and accumulation type of a product of `from` operands wanted as `out`.
 fn dot_types(from: DType, out: DType) -> (DType, DType) {
-    let same_kind =
-        (from.is_float() && out.is_float()) || (from.is_signed_int() && out.is_signed_int()) || (from.is_unsigned_int() && out.is_unsigned_int());
+    let same_kind = (from.is_float() && out.is_float())
+        || (from.is_signed_int() && out.is_signed_int())
+        || (from.is_unsigned_int() && out.is_unsigned_int());
     if from.size() == 1 && from.is_float() && out.is_float() {
         // Products of 8-bit floats are exact in F32.
         (from, if out == DType::F64 { out } else { DType::F32 })

@@ -125,8 +125,8 @@ fn lower(cx: &mut Lower<'_, '_>, node: &Node, operands: &[Inst]) -> Result<Resul
         Op::Call(graph) => return Ok(control::call(cx, node, graph, operands)),
         Op::OptimizationBarrier => return Ok(control::barrier(cx, operands)),
         Op::Parameter(..) => return cx.unsupported(node, "parameters are emitted with the computation"),
-        Op::TopK { .. }
-        | Op::ArgReduce { .. }
+        Op::TopK { k, largest } => return sort::top_k(cx, node, *k, *largest, operands[0]),
+        Op::ArgReduce { .. }
         | Op::Cumulative { .. }
         | Op::RandomBits { .. }
         | Op::Softmax { .. }

@@ -32,13 +32,7 @@ pub(super) struct Module<'g> {
 
 impl<'g> Module<'g> {
     pub(super) fn new(options: EmitOptions) -> Self {
-        Module {
-            options,
-            computations: Vec::new(),
-            next_instruction: 1,
-            helpers: FxHashMap::default(),
-            nested: FxHashMap::default(),
-        }
+        Module { options, computations: Vec::new(), next_instruction: 1, helpers: FxHashMap::default(), nested: FxHashMap::default() }
     }
 
     /// Id that the next added computation will have.

@@ -41,7 +41,8 @@ pub(super) fn attributes(out: &mut String, inst: &HloInstructionProto, names: &N
             .collect();
         push(out, format_args!(", operand_precision={{{}}}", words.join(",")));
     }
-    for (set, name) in [(inst.is_stable, "is_stable"), (inst.indices_are_sorted, "indices_are_sorted"), (inst.unique_indices, "unique_indices")]
+    for (set, name) in
+        [(inst.is_stable, "is_stable"), (inst.indices_are_sorted, "indices_are_sorted"), (inst.unique_indices, "unique_indices")]
     {
         if set {
             push(out, format_args!(", {name}=true"));
@@ -120,10 +121,7 @@ fn structured(out: &mut String, inst: &HloInstructionProto) {
         let transpose = if t.transpose_a() == Transpose::NoTranspose { "NO_TRANSPOSE" } else { "TRANSPOSE" };
         push(
             out,
-            format_args!(
-                ", left_side={}, lower={}, unit_diagonal={}, transpose_a={transpose}",
-                t.left_side, t.lower, t.unit_diagonal
-            ),
+            format_args!(", left_side={}, lower={}, unit_diagonal={}, transpose_a={transpose}", t.left_side, t.lower, t.unit_diagonal),
         );
     }
 }

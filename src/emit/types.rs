@@ -55,11 +55,7 @@ pub(super) fn array_shape(ty: &TensorType) -> ShapeProto {
 }
 
 pub(super) fn tuple_shape<'a>(types: impl Iterator<Item = &'a TensorType>) -> ShapeProto {
-    ShapeProto {
-        element_type: PrimitiveType::Tuple.into(),
-        tuple_shapes: types.map(array_shape).collect(),
-        ..ShapeProto::default()
-    }
+    ShapeProto { element_type: PrimitiveType::Tuple.into(), tuple_shapes: types.map(array_shape).collect(), ..ShapeProto::default() }
 }
 
 fn numbers<const N: usize, T>(bytes: &[u8], read: fn([u8; N]) -> T) -> Vec<T> {

@@ -131,7 +131,27 @@ impl CompiledGraph {
         if let Some(found) = self.runners.lock().unwrap_or_else(PoisonError::into_inner).get(symbols) {
             return Ok(found.clone());
         }
-        let built = py.detach(|| build(&self.program, symbols, &self.device, &self.config, self.store.as_ref()));
+        let runner = self.build_runner(py, symbols, &self.config)?;
+        if !symbols.is_empty() {
+            count(&METRICS.bucket_exact);
+        }
+        let mut runners = self.runners.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(runners.entry(symbols.clone()).or_insert(runner).clone())
+    }
+
+    /// Checks a runner against the first call's arguments: weights that PyTorch does not watch get a program without a weight program.
+    fn admit(&self, py: Python<'_>, symbols: &Symbols, runner: Arc<Runner>, args: &[Bound<'_, PyAny>]) -> PyResult<Arc<Runner>> {
+        if !runner.reads_uncounted_weights(args)? {
+            return Ok(runner);
+        }
+        let config = Config { inference: false, ..self.config.clone() };
+        let runner = self.build_runner(py, symbols, &config)?;
+        self.runners.lock().unwrap_or_else(PoisonError::into_inner).insert(symbols.clone(), runner.clone());
+        Ok(runner)
+    }
+
+    fn build_runner(&self, py: Python<'_>, symbols: &Symbols, config: &Config) -> PyResult<Arc<Runner>> {
+        let built = py.detach(|| build(&self.program, symbols, &self.device, config, self.store.as_ref()));
         let artifact = match built.map_err(|e| errors::build(py, &e))? {
             Built::Ready(artifact) => Arc::from(artifact),
             Built::Unsupported(calls) => {
@@ -144,16 +164,7 @@ impl CompiledGraph {
             }
         };
         *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&artifact));
-        if !symbols.is_empty() {
-            count(&METRICS.bucket_exact);
-        }
-        let runner = Arc::new(Runner::new(artifact));
-        if symbols.is_empty() {
-            // Another thread may have been first; either runner is right.
-            let _ = self.only.set(runner.clone());
-        }
-        let mut runners = self.runners.lock().unwrap_or_else(PoisonError::into_inner);
-        Ok(runners.entry(symbols.clone()).or_insert(runner).clone())
+        Ok(Arc::new(Runner::new(artifact)))
     }
 }
 
@@ -172,7 +183,13 @@ impl CompiledGraph {
             Some(runner) => runner.clone(),
             None => {
                 let symbols = self.symbols_of(&items)?;
-                self.runner(py, &symbols)?
+                let runner = self.runner(py, &symbols)?;
+                let runner = self.admit(py, &symbols, runner, &items)?;
+                if symbols.is_empty() {
+                    // Another thread may have been first; either runner is right.
+                    let _ = self.only.set(runner.clone());
+                }
+                runner
             }
         };
         runner.call(py, &self.context, &items, &self.constants)

@@ -42,6 +42,8 @@ struct Slot {
     /// The buffer reads the tensor's own memory, so only its address matters.
     in_place: bool,
     version: u64,
+    /// Digest of a few elements: notices writes that PyTorch does not count, such as through `.data`.
+    sample: u64,
     /// Keeps a copied tensor's storage, so that its address cannot be given to another tensor.
     retained: Option<Retained>,
 }
@@ -78,6 +80,24 @@ impl Runner {
     /// The program.
     pub fn artifact(&self) -> &Artifact {
         &self.artifact
+    }
+
+    /// Whether a weight that the weight program reads is an inference tensor: PyTorch does not count writes to those, so what is made
+    /// from them must be made anew on every call.
+    ///
+    /// # Errors
+    /// With what PyTorch raises.
+    pub fn reads_uncounted_weights(&self, args: &[Bound<'_, PyAny>]) -> PyResult<bool> {
+        let Some(interface) = &self.artifact.recipe.weights else { return Ok(false) };
+        for (argument, _, _) in &interface.arguments {
+            if let Argument::Program(Source::Input { index, .. }) = argument
+                && let Some(tensor) = args.get(*index)
+                && tensor.call_method0(intern!(tensor.py(), "is_inference"))?.is_truthy()?
+            {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// Runs the program on the FX graph's arguments and gives its results.
@@ -143,10 +163,10 @@ impl Runner {
         for (slot, (argument, _, _)) in state.weights.iter_mut().zip(&interface.arguments) {
             let Some(tensor) = tensor_of(argument, inputs) else { continue };
             let tensor = tensor?;
-            let address = context.exchange.view(tensor)?.start() as usize;
-            let version = version(tensor)?;
-            if slot.address != address || slot.version != version {
-                (slot.address, slot.version, stale) = (address, version, true);
+            let view = context.exchange.view(tensor)?;
+            let (address, version, sample) = (view.start() as usize, version(tensor)?, sample(&view));
+            if (slot.address, slot.version, slot.sample) != (address, version, sample) {
+                (slot.address, slot.version, slot.sample, stale) = (address, version, sample, true);
                 slot.buffer = None;
                 slot.retained = Some(context.exchange.retain(&tensor.call_method0(intern!(py, "detach"))?)?);
             }
@@ -216,6 +236,40 @@ fn tensor_of<'a, 'py>(argument: &Argument, inputs: &'a Inputs<'a, 'py>) -> Optio
         }
         _ => None,
     }
+}
+
+/// Elements that a sample reads.
+const SAMPLED: i64 = 8;
+
+/// A digest of a few elements spread over the tensor: first, last and between.
+fn sample(view: &DlTensor) -> u64 {
+    let (dims, strides) = (view.dims(), view.strides());
+    let count = view.numel();
+    let size = usize::from(view.bits / 8);
+    if count == 0 || !view.on_cpu() {
+        return 0;
+    }
+    let mut digest = 0u64;
+    for i in 0..SAMPLED.min(count) {
+        let mut index = if count <= SAMPLED { i } else { i * (count - 1) / (SAMPLED - 1) };
+        let mut offset = index;
+        if !strides.is_empty() {
+            offset = 0;
+            for (&d, &s) in dims.iter().zip(strides).rev() {
+                offset += index % d * s;
+                index /= d;
+            }
+        }
+        let mut bytes = [0u8; 16];
+        // SAFETY: the element at a valid index of a live tensor; `size` is at most 16.
+        unsafe {
+            let element = view.start().cast::<u8>().offset(offset as isize * size as isize);
+            std::ptr::copy_nonoverlapping(element, bytes.as_mut_ptr(), size.min(16));
+        }
+        let value = u128::from_le_bytes(bytes);
+        digest = (digest.rotate_left(7) ^ value as u64 ^ (value >> 64) as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
+    digest
 }
 
 fn version(tensor: &Bound<'_, PyAny>) -> PyResult<u64> {
@@ -297,7 +351,8 @@ fn upload(
     }
     let in_place = dense && address != 0 && address.is_multiple_of(ALIGNMENT) && client_is_cpu(client);
     let py = tensor.py();
-    if !in_place && kept && slot.buffer.is_some() && slot.address == address && slot.version == version(tensor)? {
+    let counted = kept && !in_place && version(tensor).is_ok();
+    if counted && slot.buffer.is_some() && (slot.address, slot.version, slot.sample) == (address, version(tensor)?, sample(&view)) {
         return Ok(());
     }
     let device = client.default_device();
@@ -320,8 +375,8 @@ fn upload(
     };
     slot.buffer = Some(buffer.map_err(|e| errors::plugin(py, &e))?);
     (slot.address, slot.in_place) = (address, in_place);
-    if kept && !in_place {
-        slot.version = version(tensor)?;
+    if counted {
+        (slot.version, slot.sample) = (version(tensor)?, sample(&view));
         slot.retained = Some(context.exchange.retain(&tensor.call_method0(intern!(py, "detach"))?)?);
     }
     Ok(())

@@ -7,8 +7,7 @@ use super::elementwise::values;
 use super::{Case, lit};
 
 /// Beyond every integer range, and just inside and outside of some.
-const BEYOND: [f64; 14] =
-    [1e30, -1e30, 127.0, 128.0, -128.0, -129.0, 255.0, 256.0, 3e9, -3e9, 2147483648.0, 1e19, 2.9, -2.9];
+const BEYOND: [f64; 14] = [1e30, -1e30, 127.0, 128.0, -128.0, -129.0, 255.0, 256.0, 3e9, -3e9, 2147483648.0, 1e19, 2.9, -2.9];
 
 fn source(dtype: DType) -> Literal {
     let v = values(dtype);

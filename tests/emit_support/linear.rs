@@ -111,7 +111,13 @@ fn convolutions() -> Vec<Case> {
         output_feature: 3,
         output_spatial: smallvec![1, 2],
     };
-    cases.push(conv("channels last", DType::F32, &[2, 6, 5, 3], &[3, 2, 3, 4], Convolution { dims: channels_last, ..plain(&[w(3), w(2)]) }));
+    cases.push(conv(
+        "channels last",
+        DType::F32,
+        &[2, 6, 5, 3],
+        &[3, 2, 3, 4],
+        Convolution { dims: channels_last, ..plain(&[w(3), w(2)]) },
+    ));
     cases
 }
 

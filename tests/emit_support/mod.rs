@@ -53,7 +53,12 @@ impl Case {
         let mut graph = self.graph.clone();
         graph.outputs = vec![graph.outputs[output]];
         let op = &graph.node(graph.outputs[0].node).op;
-        Case { name: format!("{} output {output} ({op:?})", self.name), inputs: self.inputs.clone(), slack: vec![self.slack[output]], graph }
+        Case {
+            name: format!("{} output {output} ({op:?})", self.name),
+            inputs: self.inputs.clone(),
+            slack: vec![self.slack[output]],
+            graph,
+        }
     }
 }
 
@@ -211,8 +216,7 @@ pub fn difference(case: &Case, got: &[Vec<u8>], wanted: &[Literal]) -> Option<St
             }
             let (g, w) = (value(g), value(w));
             let allowed = element * w.abs().max(1e-3) + tensor * largest;
-            let close =
-                dtype.is_float() && ((g.is_nan() && w.is_nan()) || (element > 0.0 && (g == w || (g - w).abs() <= allowed)));
+            let close = dtype.is_float() && ((g.is_nan() && w.is_nan()) || (element > 0.0 && (g == w || (g - w).abs() <= allowed)));
             if !close {
                 let op = &case.graph.node(case.graph.outputs[i].node).op;
                 return Some(format!("output {i} ({op:?}), element {at}: {g} instead of {w}"));

@@ -5,7 +5,9 @@ use std::sync::OnceLock;
 
 use clutch::emit::{CPU_OVERRIDES, EmitOptions, HloProgram, emit};
 use clutch_graph::{DType, Graph, Literal};
-use clutch_pjrt::{Buffer, Client, CompileOptions, CopySemantics, Discovery, ElementType, ExecuteScratch, Platform, Plugin, ProgramFormat, Topology};
+use clutch_pjrt::{
+    Buffer, Client, CompileOptions, CopySemantics, Discovery, ElementType, ExecuteScratch, Platform, Plugin, ProgramFormat, Topology,
+};
 
 /// Package folders of the repository's own environment and of the active one.
 fn site_packages() -> Vec<PathBuf> {

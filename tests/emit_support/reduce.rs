@@ -83,7 +83,11 @@ pub fn cases() -> Vec<Case> {
     }
     cases.extend([DType::F16, DType::BF16].map(long_sum));
     for combiner in [Combiner::Max, Combiner::Min, Combiner::Add] {
-        cases.push(Case::of_op(format!("reduce {combiner:?} of special values"), Op::Reduce { combiner, axes: smallvec![1] }, vec![special()]));
+        cases.push(Case::of_op(
+            format!("reduce {combiner:?} of special values"),
+            Op::Reduce { combiner, axes: smallvec![1] },
+            vec![special()],
+        ));
     }
     cases.extend(windows());
     cases.extend(max_pool_gradients());

@@ -48,7 +48,8 @@ def resnet50(size: str) -> Case:
 def bert(size: str) -> Case:
     from transformers import BertConfig, BertForMaskedLM
 
-    config = BertConfig() if size == BASE else BertConfig(128, 32, 2, 4, 64)
+    small = {"vocab_size": 128, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64}
+    config = BertConfig(**(small if size == TINY else {}))
     length = 128 if size == BASE else 12
     ids = _tokens(config.vocab_size, 2, length)
     mask = torch.ones(2, length, dtype=torch.long)
@@ -60,7 +61,7 @@ def gpt2(size: str) -> Case:
     from transformers import GPT2Config, GPT2LMHeadModel
 
     small = {"vocab_size": 128, "n_positions": 64, "n_embd": 32, "n_layer": 2, "n_head": 4}
-    config = GPT2Config(use_cache=False, **(small if size == TINY else {}))
+    config = GPT2Config(use_cache=False, loss_type="ForCausalLM", **(small if size == TINY else {}))
     ids = _tokens(config.vocab_size, 2, 64 if size == BASE else 12)
     return _labelled(GPT2LMHeadModel(config), {"input_ids": ids, "labels": ids.clone()})
 

@@ -59,9 +59,9 @@ fn expand_node(b: &mut Builder, site: &Site<'_>, options: &PassOptions, bits: &m
         Op::RmsNorm { eps } => one(norm::rms_norm(b, x[0], x[1], eps.0)?),
         Op::Attention(attrs) => Ok(attention::attention(b, x, attrs)?.into_iter().collect()),
         Op::AttentionBackward(attrs) => Ok(attention_backward::attention_backward(b, x, attrs)?.into_iter().collect()),
-        Op::RandomBits { dims, stream } => one(bits.random_bits(b, x[0], dims, *stream)?),
+        Op::RandomBits { dims, stream } => one(bits.random_bits(b, x[0], dims, *stream, options)?),
         Op::ArgReduce { axis, max } => one(arg_reduce::arg_reduce(b, x[0], *axis, *max, options.target)?),
-        Op::Cumulative { combiner, axis } => one(cumulative::cumulative(b, x[0], *combiner, *axis, options.target)?),
+        Op::Cumulative { combiner, axis } => one(cumulative::cumulative(b, x[0], *combiner, *axis)?),
         Op::TopK { k, largest } if !options.native_top_k => Ok(topk::top_k(b, x[0], *k, *largest, options.target)?.into_iter().collect()),
         Op::Sort { axis, descending, stable } => {
             let order = sort::Order { axis: *axis, descending: *descending, stable: *stable };

@@ -8,6 +8,10 @@ use clutch_graph::op::{BinaryOp, CompareDir, Op};
 use clutch_graph::{DType, Dims, Graph, GraphError, TensorType, ValueId};
 use rustc_hash::FxHashMap;
 
+use crate::options::PassOptions;
+use crate::rewrite::drop_dead;
+use crate::simplify::simplify;
+
 const ROTATIONS: [[i64; 4]; 2] = [[13, 15, 26, 6], [17, 29, 16, 24]];
 const PARITY: i64 = 0x1BD1_1BDA;
 
@@ -17,11 +21,11 @@ pub(crate) struct Bodies(FxHashMap<Dims, Arc<Graph>>);
 
 impl Bodies {
     /// Random bits of the given sizes as a call of the shared body on both halves of the key and of the first counter.
-    pub fn random_bits(&mut self, b: &mut Builder, key: ValueId, dims: &Dims, stream: u32) -> Built {
+    pub fn random_bits(&mut self, b: &mut Builder, key: ValueId, dims: &Dims, stream: u32, options: &PassOptions) -> Built {
         let body = match self.0.get(dims) {
             Some(body) => body.clone(),
             None => {
-                let body = Arc::new(generator(dims)?);
+                let body = Arc::new(drop_dead(&simplify(&generator(dims)?, options)?)?);
                 self.0.insert(dims.clone(), body.clone());
                 body
             }

@@ -41,18 +41,3 @@ pub(crate) fn identity(b: &mut Builder, combiner: Combiner, dtype: DType) -> Bui
 fn lowest(dtype: DType) -> f64 {
     if dtype == DType::F8E4M3FN { -448.0 } else { f64::NEG_INFINITY }
 }
-
-/// The elementwise form of a combiner.
-pub(crate) fn combine(b: &mut Builder, combiner: Combiner, x: ValueId, y: ValueId) -> Built {
-    use clutch_graph::op::BinaryOp;
-    let op = match combiner {
-        Combiner::Add => BinaryOp::Add,
-        Combiner::Mul => BinaryOp::Mul,
-        Combiner::Max => BinaryOp::Max,
-        Combiner::Min => BinaryOp::Min,
-        Combiner::And => BinaryOp::And,
-        Combiner::Or => BinaryOp::Or,
-        Combiner::Assign => return Ok(y),
-    };
-    b.binary(op, x, y)
-}

@@ -10,8 +10,8 @@ use crate::simplify::Simplifier;
 
 /// Window positions up to which a depthwise convolution is written out.
 const DEPTHWISE_WINDOW: i64 = 81;
-/// Groups up to which a grouped convolution is split.
-const SPLIT_GROUPS: i64 = 32;
+/// Groups up to which a grouped convolution is split; more would cost more time to compile than they save.
+const SPLIT_GROUPS: i64 = 8;
 /// Input features below which collecting windows costs more than it gains.
 const COLLECTED_FEATURES: i64 = 16;
 

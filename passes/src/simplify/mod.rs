@@ -134,7 +134,7 @@ pub(crate) fn simplify_and_lay_out(graph: &Graph, options: &PassOptions) -> Resu
     run_rules(graph, options, WITH_LAYOUT)
 }
 
-/// Whether the graph has products with one row that are better written out.
+/// Whether the graph has products with one row that are better padded.
 pub(crate) fn has_single_rows(graph: &Graph, options: &PassOptions) -> bool {
     let single = |n: &Node| match &n.op {
         Op::DotGeneral { dims, .. } => contraction::is_single_row(dims, graph.ty(n.operands[0]), graph.ty(n.operands[1])),
@@ -143,7 +143,7 @@ pub(crate) fn has_single_rows(graph: &Graph, options: &PassOptions) -> bool {
     options.target == Target::Cpu && graph.nodes().iter().any(single)
 }
 
-/// The pass with the rule that writes out products with one row.
+/// The pass with the rule that pads products with one row.
 pub(crate) fn simplify_single_rows(graph: &Graph, options: &PassOptions) -> Result<Graph, GraphError> {
     const WITH_PRODUCTS: &[Rule] = &[shape::rules, elementwise::rules, contraction::rules, fold::rules, contraction::single_row];
     run_rules(graph, options, WITH_PRODUCTS)

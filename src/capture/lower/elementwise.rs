@@ -167,10 +167,12 @@ fn atan(l: &mut Lowering<'_>, x: ValueId) -> Built {
     Ok(l.b.binary(BinaryOp::Atan2, x, one)?)
 }
 
-/// e^(x - ln 2), half of e^x without early overflow.
+/// Half of e^x as e^(x/2) times half of itself: no early overflow, and halving is exact.
 fn half_exp(l: &mut Lowering<'_>, x: ValueId) -> Built {
-    let shifted = l.b.binary_scalar(BinaryOp::Sub, x, std::f64::consts::LN_2)?;
-    Ok(l.b.unary(UnaryOp::Exp, shifted)?)
+    let half = l.b.binary_scalar(BinaryOp::Mul, x, 0.5)?;
+    let root = l.b.unary(UnaryOp::Exp, half)?;
+    let half_root = l.b.binary_scalar(BinaryOp::Mul, root, 0.5)?;
+    Ok(l.b.mul(half_root, root)?)
 }
 
 fn sinh(l: &mut Lowering<'_>, x: ValueId) -> Built {
