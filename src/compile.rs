@@ -50,7 +50,12 @@ pub struct Compiled {
 /// # Errors
 /// When the plugin refuses the program. Failures of the cache are counted misses.
 pub fn compile(hlo: &[u8], device: &Device, store: Option<&Store>, label: &str) -> Result<Compiled, BuildError> {
-    let options = CompileOptions::default();
+    let mut options = CompileOptions::default();
+    if matches!(device, Device::Here(client) if client.platform_name().eq_ignore_ascii_case("cpu")) {
+        for &(name, value) in crate::emit::CPU_OVERRIDES {
+            options = options.with_override(name, value);
+        }
+    }
     let record = executable_key(hlo, &options, device)?;
     let mut lead = None;
     if let Some(store) = store {

@@ -9,6 +9,7 @@ import torch
 from torch._dynamo.backends.common import aot_autograd
 from torch._functorch.partitioners import min_cut_rematerialization_partition
 from torch._guards import TracingContext
+from torch.utils._python_dispatch import _disable_current_modes
 
 from . import _clutch, inspection
 from .decompositions import table
@@ -72,7 +73,8 @@ def compile_fx(
 ) -> Callable:
     """Compiles one FX graph; parts that cannot be compiled run in eager unless ``fallback="error"``."""
     try:
-        compiled = _clutch.compile(gm, list(static), settings)
+        with _disable_current_modes():
+            compiled = _clutch.compile(gm, list(static), settings)
     except UnsupportedError as error:
         if not error.nodes:
             raise

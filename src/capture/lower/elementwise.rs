@@ -12,6 +12,8 @@ use super::{Call, LowerError, Lowering, Outputs, one};
 pub const OPS: Family = &[
     ("aten.abs.default", abs),
     ("aten.neg.default", neg),
+    ("aten._neg_view.default", neg),
+    ("aten._neg_view_copy.default", neg),
     ("aten.positive.default", |l, c| one(c.tensor(l, 0, "self")?)),
     ("aten.sign.default", sign),
     ("aten.sgn.default", sgn),

@@ -1,6 +1,8 @@
 //! Lowering: a captured program, with a value for each symbol, becomes a graph. One file per ATen family; [`table`] joins them.
 
+mod activation;
 mod arithmetic;
+mod attention;
 mod call;
 mod cast;
 mod compare;
@@ -10,9 +12,12 @@ mod cumulative;
 mod elementwise;
 mod error;
 pub mod helpers;
+mod index;
 mod join;
 mod matmul;
+mod moe;
 mod mutation;
+mod norm;
 pub mod promote;
 mod random;
 mod reduce;

@@ -11,15 +11,20 @@ pub type Family = &'static [(&'static str, LowerFn)];
 
 /// All families.
 pub const FAMILIES: &[(&str, Family)] = &[
+    ("activation", super::activation::OPS),
     ("arithmetic", super::arithmetic::OPS),
+    ("attention", super::attention::OPS),
     ("cast", super::cast::OPS),
     ("compare", super::compare::OPS),
     ("creation", super::creation::OPS),
     ("cumulative", super::cumulative::OPS),
     ("elementwise", super::elementwise::OPS),
+    ("index", super::index::OPS),
     ("join", super::join::OPS),
     ("matmul", super::matmul::OPS),
+    ("moe", super::moe::OPS),
     ("mutation", super::mutation::OPS),
+    ("norm", super::norm::OPS),
     ("random", super::random::OPS),
     ("reduce", super::reduce::OPS),
     ("slicing", super::slicing::OPS),
