@@ -112,13 +112,7 @@ pub enum Built {
 ///
 /// # Errors
 /// On faults of the compiler and when the plugin refuses; unsupported calls are an outcome, not an error.
-pub fn build(
-    program: &Program,
-    symbols: &[i64],
-    device: &Device,
-    config: &Config,
-    store: Option<&Store>,
-) -> Result<Built, BuildError> {
+pub fn build(program: &Program, symbols: &[i64], device: &Device, config: &Config, store: Option<&Store>) -> Result<Built, BuildError> {
     let start = Instant::now();
     let key = graph_key(program, symbols, device, config)?;
     time(&METRICS.cache_ns, start.elapsed());

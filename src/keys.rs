@@ -1,7 +1,8 @@
 //! The two cache keys: of a captured program (a hit skips passes and emission) and of an emitted program (a hit skips the plugin).
 
-use std::path::Path;
-use std::sync::OnceLock;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use clutch_cache::{KeyKind, KeyRecord};
 use clutch_pjrt::{CompileOptions, Error};
@@ -47,7 +48,7 @@ fn push_device(record: &mut KeyRecord, device: &Device) -> Result<(), Error> {
     let identity = device.identity()?;
     record.push_text("platform", identity.platform.as_str());
     record.push_text("device_kind", identity.kind);
-    record.push_text("topology", identity.topology);
+    record.push_text("topology", identity.arrangement);
     record.push_text("plugin_version", identity.version);
     record.push_text("plugin_api", device.plugin().api_version().to_string());
     record.push_text("plugin_file", plugin_digest(device.plugin().path()));
@@ -57,8 +58,25 @@ fn push_device(record: &mut KeyRecord, device: &Device) -> Result<(), Error> {
     Ok(())
 }
 
-/// Length and a digest of both ends of the plugin's file: tells builds apart that call themselves the same, without reading it all.
+/// The fields of a record that describe where code runs.
+///
+/// # Errors
+/// When the plugin cannot describe its device.
+pub fn device_fields(device: &Device) -> Result<KeyRecord, Error> {
+    let mut record = KeyRecord::new(KeyKind::Executable);
+    push_device(&mut record, device)?;
+    Ok(record)
+}
+
+/// Length and a digest of both ends of the plugin's file: tells builds apart that call themselves the same, without reading it all. Read
+/// once a process, since a plugin that is loaded stays.
 fn plugin_digest(path: &Path) -> String {
+    static DIGESTS: Mutex<BTreeMap<PathBuf, String>> = Mutex::new(BTreeMap::new());
+    let mut digests = DIGESTS.lock().unwrap_or_else(PoisonError::into_inner);
+    digests.entry(path.to_owned()).or_insert_with(|| read_digest(path)).clone()
+}
+
+fn read_digest(path: &Path) -> String {
     use std::io::{Read, Seek, SeekFrom};
     const END: u64 = 64 << 10;
     let digest = || -> std::io::Result<String> {

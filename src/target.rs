@@ -44,7 +44,8 @@ impl Target {
         if known {
             Ok(Target::Topology(name.to_owned()))
         } else {
-            let examples = GENERATIONS.map(|g| format!("{g}:{}", if matches!(g, "v4" | "v5p" | "tpu7x") { "1x1x1" } else { "1x1" })).join(", ");
+            let examples =
+                GENERATIONS.map(|g| format!("{g}:{}", if matches!(g, "v4" | "v5p" | "tpu7x") { "1x1x1" } else { "1x1" })).join(", ");
             Err(UnknownTarget { name: name.to_owned(), examples })
         }
     }

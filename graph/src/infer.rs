@@ -4,10 +4,10 @@ use smallvec::{SmallVec, smallvec};
 
 use crate::dtype::DType;
 use crate::error::GraphError;
+use crate::graph::Graph;
 use crate::infer_attention::{attention, attention_backward};
 use crate::infer_index::{gather, scatter, select_and_scatter, sort, top_k};
 use crate::infer_linear::{convolution, dot_general, fft, triangular_solve};
-use crate::graph::Graph;
 use crate::op::{BinaryOp, Combiner, CompareDir, Op, UnaryOp, WindowDim};
 use crate::types::{Dims, TensorType};
 

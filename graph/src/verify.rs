@@ -43,7 +43,9 @@ fn verify_nested(graph: &Graph, depth: usize, heights: &mut FxHashMap<*const Gra
         }
         let mut types: SmallVec<[&TensorType; 4]> = SmallVec::new();
         for &v in &node.operands {
-            types.push(value_type(graph, v, id).ok_or_else(|| invalid(format!("operand %{}.{} is not computed before", v.node.0, v.output)))?);
+            types.push(
+                value_type(graph, v, id).ok_or_else(|| invalid(format!("operand %{}.{} is not computed before", v.node.0, v.output)))?,
+            );
         }
         let inferred = infer(&node.op, &types).map_err(|e| invalid(e.to_string()))?;
         if inferred != node.outputs {

@@ -3,7 +3,7 @@
 use crate::abi;
 use crate::api::{ApiRef, non_null, slice_from, string_from};
 use crate::attribute::{Attribute, OptionValue, attributes_from, named_values};
-use crate::client::program_struct;
+use crate::client::{Client, program_struct};
 use crate::device::DeviceDescription;
 use crate::error::{Error, Result};
 use crate::executable::{Executable, Owner};
@@ -25,6 +25,8 @@ struct Inner {
     plugin: Plugin,
     raw: NonNull<abi::TopologyDescription>,
     name: String,
+    /// The client that owns the description, when it is a client's.
+    client: Option<Client>,
 }
 
 // SAFETY: a PJRT topology is constant.
@@ -34,6 +36,9 @@ unsafe impl Sync for Inner {}
 
 impl Drop for Inner {
     fn drop(&mut self) {
+        if self.client.is_some() {
+            return;
+        }
         let mut args = abi::TopologyDescriptionDestroyArgs::new();
         args.topology = self.raw.as_ptr();
         // SAFETY: executables hold this struct, so none is left; the topology is not used afterwards.
@@ -97,10 +102,24 @@ impl Topology {
             Err(error) => return Err(error),
         }
         let raw = non_null("PJRT_TopologyDescription_Create", args.topology)?;
-        Ok(Self { inner: Arc::new(Inner { plugin: plugin.clone(), raw, name: name.to_owned() }) })
+        Ok(Self { inner: Arc::new(Inner { plugin: plugin.clone(), raw, name: name.to_owned(), client: None }) })
     }
 
-    /// The name it was created with.
+    /// Describes the devices of a client.
+    ///
+    /// # Errors
+    /// The plugin has no description of its clients' devices or failed.
+    pub fn of_client(client: &Client) -> Result<Self> {
+        let mut args = abi::ClientTopologyDescriptionArgs::new();
+        args.client = client.raw().as_ptr();
+        // SAFETY: the client is alive; it owns the description and is kept beside it.
+        unsafe { client.api().call(&mut args) }?;
+        let raw = non_null("PJRT_Client_TopologyDescription", args.topology)?;
+        let inner = Inner { plugin: client.plugin().clone(), raw, name: String::new(), client: Some(client.clone()) };
+        Ok(Self { inner: Arc::new(inner) })
+    }
+
+    /// The name it was created with; empty for a client's.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.inner.name

@@ -19,7 +19,7 @@ def compile_in_parts(
 ) -> Callable:
     """A callable that runs ``gm`` with the named nodes in eager and everything between them compiled."""
     part_of, eager = _assign_parts(gm, unsupported)
-    split = split_module(gm, None, lambda node: part_of[node.name], keep_original_order=True)
+    split = split_module(gm, None, lambda node: part_of[node.name])
     count = 0
     for name, part in list(split.named_children()):
         number = int(name.removeprefix("submod_"))

@@ -294,9 +294,8 @@ impl<'py> Walk<'py> {
     }
 
     fn constant(&mut self, tensor: Bound<'py, PyAny>, mut meta: TensorMeta) -> Result<Held, WalkError> {
-        let fixed = |sizes: &[Size]| -> Option<Vec<i64>> {
-            sizes.iter().map(|s| if let Size::Const(c) = s { Some(*c) } else { None }).collect()
-        };
+        let fixed =
+            |sizes: &[Size]| -> Option<Vec<i64>> { sizes.iter().map(|s| if let Size::Const(c) = s { Some(*c) } else { None }).collect() };
         let (Some(dims), Some(strides)) = (fixed(&meta.shape), fixed(&meta.strides)) else {
             return Err(WalkError::Unexpected("a tensor constant of symbolic size".into()));
         };
@@ -489,4 +488,3 @@ impl<'py> Walk<'py> {
         Ok(())
     }
 }
-

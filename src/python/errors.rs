@@ -17,7 +17,9 @@ pub fn new(py: Python<'_>, class: &str, message: &str) -> PyErr {
 
 /// A fault of Clutch itself.
 pub fn internal(message: String) -> PyErr {
-    Python::attach(|py| new(py, "InternalError", &format!("{message}. This is a fault in Clutch; please report it with CLUTCH_DUMP_DIR's files")))
+    Python::attach(|py| {
+        new(py, "InternalError", &format!("{message}. This is a fault in Clutch; please report it with CLUTCH_DUMP_DIR's files"))
+    })
 }
 
 /// Something about devices that the user can change.

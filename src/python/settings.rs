@@ -64,7 +64,12 @@ impl Settings {
         let mut stores = STORES.lock().unwrap_or_else(PoisonError::into_inner);
         let store = stores.entry(key).or_insert_with(|| {
             let shared = self.cache_shared.clone();
-            Store::open_or_without(StoreOptions { directory: Some(directory), shared, max_bytes: self.cache_bytes, ..StoreOptions::default() })
+            Store::open_or_without(StoreOptions {
+                directory: Some(directory),
+                shared,
+                max_bytes: self.cache_bytes,
+                ..StoreOptions::default()
+            })
         });
         Some(store.clone())
     }

@@ -193,7 +193,13 @@ impl Runner {
         Ok(())
     }
 
-    fn results<'py>(&self, py: Python<'py>, context: &Context, inputs: &Inputs<'_, 'py>, state: &mut State) -> PyResult<Bound<'py, PyList>> {
+    fn results<'py>(
+        &self,
+        py: Python<'py>,
+        context: &Context,
+        inputs: &Inputs<'_, 'py>,
+        state: &mut State,
+    ) -> PyResult<Bound<'py, PyList>> {
         let recipe = &self.artifact.recipe;
         let mut outputs: SmallVec<[Option<Buffer>; 8]> = state.outputs.drain(..).map(Some).collect();
         let take = |outputs: &mut SmallVec<[Option<Buffer>; 8]>, index: usize| {

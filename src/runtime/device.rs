@@ -48,20 +48,25 @@ impl Device {
     /// # Errors
     /// When the plugin cannot say.
     pub fn identity(&self) -> Result<DeviceIdentity, Error> {
-        Ok(match self {
-            Device::Here(client) => DeviceIdentity {
-                platform: client.platform_name().to_owned(),
-                version: client.platform_version().to_owned(),
-                kind: client.default_device().kind()?,
-                topology: String::new(),
+        match self {
+            // Attached devices are described by their topology too, so that what was compiled ahead of time has the same keys.
+            Device::Here(client) if !self.is_cpu() => match Topology::of_client(client) {
+                Ok(topology) => DeviceIdentity::of_topology(&topology),
+                Err(error) if error.is_unimplemented() => DeviceIdentity::of_client(client),
+                Err(error) => Err(error),
             },
-            Device::Elsewhere(topology) => DeviceIdentity {
-                platform: topology.platform_name()?,
-                version: topology.platform_version()?,
-                kind: topology.device_kind()?,
-                topology: topology.name().to_owned(),
-            },
-        })
+            Device::Here(client) => DeviceIdentity::of_client(client),
+            Device::Elsewhere(topology) => DeviceIdentity::of_topology(topology),
+        }
+    }
+
+    /// Memory of one device in bytes, where the plugin says.
+    pub fn memory(&self) -> Option<i64> {
+        let topology = match self {
+            Device::Here(client) => Topology::of_client(client).ok()?.device_memory(),
+            Device::Elsewhere(topology) => topology.device_memory(),
+        };
+        topology.ok().flatten()
     }
 }
 
@@ -76,6 +81,35 @@ pub struct DeviceIdentity {
     pub kind: String,
     /// Topology name when compiled ahead of time.
     pub topology: String,
+    /// Fingerprint of the devices' arrangement: the same for a named topology and for the attached devices that it names.
+    pub arrangement: String,
+}
+
+impl DeviceIdentity {
+    fn of_client(client: &Client) -> Result<Self, Error> {
+        Ok(DeviceIdentity {
+            platform: client.platform_name().to_owned(),
+            version: client.platform_version().to_owned(),
+            kind: client.default_device().kind()?,
+            topology: String::new(),
+            arrangement: String::new(),
+        })
+    }
+
+    fn of_topology(topology: &Topology) -> Result<Self, Error> {
+        let arrangement = match topology.fingerprint() {
+            Ok(fingerprint) => format!("{fingerprint:016x}"),
+            Err(error) if error.is_unimplemented() => topology.name().to_owned(),
+            Err(error) => return Err(error),
+        };
+        Ok(DeviceIdentity {
+            platform: topology.platform_name()?,
+            version: topology.platform_version()?,
+            kind: topology.device_kind()?,
+            topology: topology.name().to_owned(),
+            arrangement,
+        })
+    }
 }
 
 static CLIENTS: Mutex<BTreeMap<PathBuf, Arc<Client>>> = Mutex::new(BTreeMap::new());
@@ -84,8 +118,7 @@ static TOPOLOGIES: Mutex<BTreeMap<(PathBuf, String), Arc<Topology>>> = Mutex::ne
 /// Whether this machine has a TPU, by the device files that its driver makes.
 pub fn tpu_attached() -> bool {
     let entry = |folder: &str, prefix: &str| {
-        std::fs::read_dir(folder)
-            .is_ok_and(|files| files.flatten().any(|f| f.file_name().to_str().is_some_and(|n| n.starts_with(prefix))))
+        std::fs::read_dir(folder).is_ok_and(|files| files.flatten().any(|f| f.file_name().to_str().is_some_and(|n| n.starts_with(prefix))))
     };
     entry("/dev", "accel") || entry("/dev/vfio", "0")
 }
@@ -115,7 +148,13 @@ pub fn open(target: &Target, choice: &PluginChoice) -> Result<Device, Error> {
         Target::Cpu => client(&Plugin::discover(Some(Platform::Cpu), &discovery)?, true),
         Target::Auto => {
             let named = discovery.explicit.is_some() || discovery.environment.is_some();
-            let platform = if named { None } else if tpu_attached() { Some(Platform::Tpu) } else { Some(Platform::Cpu) };
+            let platform = if named {
+                None
+            } else if tpu_attached() {
+                Some(Platform::Tpu)
+            } else {
+                Some(Platform::Cpu)
+            };
             let path = Plugin::discover(platform, &discovery)?;
             let is_tpu = path.file_name().is_some_and(|n| n == "libtpu.so");
             client(&path, !is_tpu)

@@ -7,7 +7,11 @@
 /// the dense size, and the two must not overlap.
 pub unsafe fn gather(source: *const u8, target: *mut u8, dims: &[i64], strides: &[i64], size: usize) {
     // SAFETY: forwarded to the caller.
-    unsafe { each_run(dims, strides, size, |dense, strided, bytes| std::ptr::copy_nonoverlapping(source.offset(strided), target.add(dense), bytes)) }
+    unsafe {
+        each_run(dims, strides, size, |dense, strided, bytes| {
+            std::ptr::copy_nonoverlapping(source.offset(strided), target.add(dense), bytes)
+        })
+    }
 }
 
 /// Copies dense row-major bytes to a strided array.
@@ -16,7 +20,11 @@ pub unsafe fn gather(source: *const u8, target: *mut u8, dims: &[i64], strides: 
 /// As [`gather`], with the roles of the two exchanged.
 pub unsafe fn scatter(source: *const u8, target: *mut u8, dims: &[i64], strides: &[i64], size: usize) {
     // SAFETY: forwarded to the caller.
-    unsafe { each_run(dims, strides, size, |dense, strided, bytes| std::ptr::copy_nonoverlapping(source.add(dense), target.offset(strided), bytes)) }
+    unsafe {
+        each_run(dims, strides, size, |dense, strided, bytes| {
+            std::ptr::copy_nonoverlapping(source.add(dense), target.offset(strided), bytes)
+        })
+    }
 }
 
 /// Calls `copy(dense byte offset, strided byte offset, bytes)` for each contiguous run.

@@ -61,9 +61,9 @@ pub enum InterpError {
         /// Parameter number.
         number: usize,
         /// Type of the parameter.
-        expected: TensorType,
+        expected: Box<TensorType>,
         /// Type of the input.
-        got: TensorType,
+        got: Box<TensorType>,
     },
     /// A value larger than the interpreter computes.
     #[error("node %{node}: a result of type {ty} is too large to interpret")]
@@ -71,7 +71,7 @@ pub enum InterpError {
         /// Node number in its graph.
         node: u32,
         /// Type of the result.
-        ty: TensorType,
+        ty: Box<TensorType>,
     },
     /// A loop that does not end in a sensible number of rounds.
     #[error("a loop did not end within {rounds} rounds")]
@@ -95,7 +95,7 @@ pub fn interpret(graph: &Graph, inputs: &[Literal]) -> Result<Vec<Literal>, Inte
     }
     for (number, (expected, input)) in graph.parameter_types().zip(inputs).enumerate() {
         if expected != input.ty() {
-            return Err(InterpError::InputType { number, expected: expected.clone(), got: input.ty().clone() });
+            return Err(InterpError::InputType { number, expected: Box::new(expected.clone()), got: Box::new(input.ty().clone()) });
         }
     }
     run(graph, inputs)
@@ -107,7 +107,7 @@ fn run(graph: &Graph, inputs: &[Literal]) -> Result<Vec<Literal>, InterpError> {
     let mut values: Vec<Results> = Vec::with_capacity(graph.nodes().len());
     for (id, node) in graph.ids().zip(graph.nodes()) {
         if let Some(ty) = node.outputs.iter().find(|ty| ty.numel() > MAX_ELEMENTS) {
-            return Err(InterpError::TooLarge { node: id.0, ty: ty.clone() });
+            return Err(InterpError::TooLarge { node: id.0, ty: Box::new(ty.clone()) });
         }
         let args: SmallVec<[Literal; 4]> = node.operands.iter().map(|v| values[v.node.index()][v.output as usize].clone()).collect();
         let results = if uses[id.index()] == 0 { Results::new() } else { eval(node, &args, inputs)? };

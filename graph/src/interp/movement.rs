@@ -55,7 +55,8 @@ pub(super) fn pad(x: &Literal, value: &Literal, pads: &[PadDim], out: &TensorTyp
     let mut bytes = value.bytes().repeat(out.numel() as usize);
     let strides = row_major_strides(&out.dims);
     each_index(&x.ty().dims, |from, index| {
-        let to: Vec<i64> = index.iter().zip(pads).map(|(i, p)| i.saturating_mul(p.interior).saturating_add(*i).saturating_add(p.low)).collect();
+        let to: Vec<i64> =
+            index.iter().zip(pads).map(|(i, p)| i.saturating_mul(p.interior).saturating_add(*i).saturating_add(p.low)).collect();
         if to.iter().zip(&out.dims).all(|(t, d)| (0..*d).contains(t)) {
             put(&mut bytes, position(&to, &strides), x, from);
         }

@@ -53,7 +53,12 @@ pub(super) fn reduce_window(x: &Literal, combiner: Combiner, window: &[WindowDim
 
 pub(super) fn select_and_scatter(x: &Literal, source: &Literal, window: &[WindowDim]) -> Literal {
     fn scatter<T: Copy, S: Number>(
-        x: &[T], source: &[S], dims: &[i64], window: &[WindowDim], source_dims: &[i64], wins: impl Fn(T, T) -> bool,
+        x: &[T],
+        source: &[S],
+        dims: &[i64],
+        window: &[WindowDim],
+        source_dims: &[i64],
+        wins: impl Fn(T, T) -> bool,
     ) -> Vec<S> {
         let strides = row_major_strides(dims);
         let mut out = vec![S::ZERO; x.len()];

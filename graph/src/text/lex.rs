@@ -18,19 +18,19 @@ pub(super) struct Lexer<'a> {
     rest: &'a str,
     line: usize,
     next: Token<'a>,
-    next_line: usize,
+    ahead_line: usize,
 }
 
 impl<'a> Lexer<'a> {
     pub fn new(text: &'a str) -> Self {
-        let mut lexer = Lexer { rest: text, line: 1, next: Token::End, next_line: 1 };
+        let mut lexer = Lexer { rest: text, line: 1, next: Token::End, ahead_line: 1 };
         lexer.advance();
         lexer
     }
 
     /// Line of the token ahead, from 1.
-    pub fn line(&self) -> usize {
-        self.next_line
+    pub fn line_ahead(&self) -> usize {
+        self.ahead_line
     }
 
     pub fn peek(&self) -> Token<'a> {
@@ -40,7 +40,7 @@ impl<'a> Lexer<'a> {
     pub fn advance(&mut self) -> Token<'a> {
         let token = self.next;
         self.skip_space();
-        self.next_line = self.line;
+        self.ahead_line = self.line;
         self.next = self.scan();
         token
     }

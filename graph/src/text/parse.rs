@@ -40,7 +40,7 @@ pub fn parse_literal(text: &str) -> Result<Literal, GraphError> {
     p.punct(':')?;
     let ty = p.tensor_type()?;
     p.end()?;
-    let line = p.lexer.line();
+    let line = p.lexer.line_ahead();
     elements.literal(ty).map_err(|reason| GraphError::Parse { line, reason })
 }
 
@@ -96,7 +96,7 @@ type Names<'a> = FxHashMap<&'a str, NodeId>;
 
 impl<'a> Parser<'a> {
     fn fail<T>(&self, reason: impl Into<String>) -> Result<T, GraphError> {
-        Err(GraphError::Parse { line: self.lexer.line(), reason: reason.into() })
+        Err(GraphError::Parse { line: self.lexer.line_ahead(), reason: reason.into() })
     }
 
     fn expected<T>(&self, what: &str) -> Result<T, GraphError> {
@@ -147,7 +147,7 @@ impl<'a> Parser<'a> {
     }
 
     fn number<T: std::str::FromStr>(&mut self, what: &str) -> Result<T, GraphError> {
-        let line = self.lexer.line();
+        let line = self.lexer.line_ahead();
         let word = self.word(what)?;
         word.parse().map_err(|_| GraphError::Parse { line, reason: format!("expected {what}, found `{}`", clip(word)) })
     }
@@ -220,7 +220,7 @@ impl<'a> Parser<'a> {
     }
 
     fn statement(&mut self, graph: &mut Graph, names: &mut Names<'a>, depth: usize) -> Result<(), GraphError> {
-        let line = self.lexer.line();
+        let line = self.lexer.line_ahead();
         let fail = |reason: String| GraphError::Parse { line, reason };
         let Token::Value(name) = self.lexer.advance() else { return self.expected("a value") };
         if name.is_empty() || name.contains('.') || names.contains_key(name) {

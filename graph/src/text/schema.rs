@@ -20,9 +20,10 @@ pub(super) fn attrs_of(op: &Op) -> Attrs {
         Op::Broadcast { axes, .. } => a.list("axes", axes),
         Op::Transpose(perm) => a.list("perm", perm),
         Op::Slice { start, limit, stride } => a.list("start", start).list("limit", limit).list("stride", stride),
-        Op::Pad(pads) => {
-            a.list("low", pads.iter().map(|p| p.low)).list("high", pads.iter().map(|p| p.high)).list("interior", pads.iter().map(|p| p.interior))
-        }
+        Op::Pad(pads) => a
+            .list("low", pads.iter().map(|p| p.low))
+            .list("high", pads.iter().map(|p| p.high))
+            .list("interior", pads.iter().map(|p| p.interior)),
         Op::Concat(axis) => a.atom("axis", axis),
         Op::Reverse(axes) => a.list("axes", axes),
         Op::DotGeneral { dims, precision, .. } => a
@@ -55,9 +56,7 @@ pub(super) fn attrs_of(op: &Op) -> Attrs {
         Op::Cumulative { combiner, axis } => a.atom("combiner", combiner.name()).atom("axis", axis),
         Op::RandomBits { stream, .. } => a.atom("stream", stream),
         Op::While { cond, body } => a.with("cond", Attr::Graph(cond.clone())).with("body", Attr::Graph(body.clone())),
-        Op::Cond { on_true, on_false } => {
-            a.with("on_true", Attr::Graph(on_true.clone())).with("on_false", Attr::Graph(on_false.clone()))
-        }
+        Op::Cond { on_true, on_false } => a.with("on_true", Attr::Graph(on_true.clone())).with("on_false", Attr::Graph(on_false.clone())),
         Op::Call(g) => a.with("callee", Attr::Graph(g.clone())),
         Op::Fft { kind, lengths } => a.atom("kind", kind.name()).list("lengths", lengths),
         Op::TriangularSolve { left, lower, unit_diagonal, transpose } => {

@@ -99,7 +99,7 @@ api_table! {
     PJRT_Buffer_CopyToMemory: opaque,
     PJRT_Client_CreateViewOfDeviceBuffer: opaque,
     PJRT_Executable_Fingerprint: ExecutableFingerprintArgs => PJRT_Error,
-    PJRT_Client_TopologyDescription: opaque,
+    PJRT_Client_TopologyDescription: ClientTopologyDescriptionArgs => PJRT_Error,
     PJRT_Executable_GetCompiledMemoryStats: ExecutableGetCompiledMemoryStatsArgs => PJRT_Error,
     PJRT_Memory_Kind_Id: opaque,
     PJRT_ExecuteContext_Create: opaque,

@@ -545,6 +545,13 @@ abi_struct! { TopologyDescriptionCreateArgs = "PJRT_TopologyDescription_Create_A
     topology: *mut TopologyDescription,
 } }
 
+abi_struct! { ClientTopologyDescriptionArgs = "PJRT_Client_TopologyDescription_Args" {
+    struct_size: usize,
+    extension_start: *mut ExtensionBase,
+    client: *mut Client,
+    topology: *mut TopologyDescription,
+} }
+
 abi_struct! { TopologyDescriptionDestroyArgs = "PJRT_TopologyDescription_Destroy_Args" {
     struct_size: usize,
     extension_start: *mut ExtensionBase,

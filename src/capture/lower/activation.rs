@@ -519,4 +519,3 @@ fn logit_backward(l: &mut Lowering<'_>, c: &Call<'_>) -> Result<Outputs, LowerEr
         Ok(l.b.select(inside, y, outside)?)
     })
 }
-

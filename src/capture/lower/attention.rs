@@ -69,7 +69,12 @@ fn attributes(l: &Lowering<'_>, c: &Call<'_>, query: ValueId, dropout: usize, ca
 }
 
 /// The mask in a type that the composite takes: boolean as it is, a float mask in the compute type.
-fn mask_of(l: &mut Lowering<'_>, c: &Call<'_>, (index, name): (usize, &'static str), query: ValueId) -> Result<Option<ValueId>, LowerError> {
+fn mask_of(
+    l: &mut Lowering<'_>,
+    c: &Call<'_>,
+    (index, name): (usize, &'static str),
+    query: ValueId,
+) -> Result<Option<ValueId>, LowerError> {
     let given = match c.opt_tensor(l, index, name)? {
         None if name == "attn_bias" => c.opt_tensor(l, BY_NAME, "attn_mask")?,
         found => found,

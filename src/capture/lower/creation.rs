@@ -78,10 +78,16 @@ fn progression(l: &mut Lowering<'_>, dtype: DType, count: i64, start: Scalar, st
         return cast(l, x, dtype);
     }
     let (start, step) = (start.as_f64(), step.as_f64());
-    float_sequence(l, dtype, count, |i| start + step * i, |l, i| {
-        let scaled = l.b.binary_scalar(BinaryOp::Mul, i, step)?;
-        Ok(l.b.binary_scalar(BinaryOp::Add, scaled, start)?)
-    })
+    float_sequence(
+        l,
+        dtype,
+        count,
+        |i| start + step * i,
+        |l, i| {
+            let scaled = l.b.binary_scalar(BinaryOp::Mul, i, step)?;
+            Ok(l.b.binary_scalar(BinaryOp::Add, scaled, start)?)
+        },
+    )
 }
 
 /// Values of a function of the index: a literal when few, otherwise computed in `F64` on the device.
@@ -170,11 +176,17 @@ fn logspace(l: &mut Lowering<'_>, c: &Call<'_>) -> Result<Outputs, LowerError> {
     let (start, end, count) = spacing(l, c)?;
     let base = c.float_or(l, 3, "base", 10.0)?;
     let dtype = c.out_dtype()?;
-    one(float_sequence(l, dtype, count, |i| base.powf(evenly(start, end, count, i)), |l, i| {
-        let e = evenly_on_device(l, start, end, count, i)?;
-        let base = l.b.full_like(e, base)?;
-        Ok(l.b.binary(BinaryOp::Pow, base, e)?)
-    })?)
+    one(float_sequence(
+        l,
+        dtype,
+        count,
+        |i| base.powf(evenly(start, end, count, i)),
+        |l, i| {
+            let e = evenly_on_device(l, start, end, count, i)?;
+            let base = l.b.full_like(e, base)?;
+            Ok(l.b.binary(BinaryOp::Pow, base, e)?)
+        },
+    )?)
 }
 
 /// Row and column number of each element of the last two axes.

@@ -52,14 +52,7 @@ pub(super) fn take_along(l: &mut Lowering<'_>, x: ValueId, axis: usize, position
 
 /// `updates` combined into `x` at `positions` along `axis`; positions out of range are dropped. The updates' sizes are those of
 /// [`take_along`]'s result.
-pub(super) fn put_along(
-    l: &mut Lowering<'_>,
-    x: ValueId,
-    axis: usize,
-    positions: ValueId,
-    updates: ValueId,
-    combiner: Combiner,
-) -> Built {
+pub(super) fn put_along(l: &mut Lowering<'_>, x: ValueId, axis: usize, positions: ValueId, updates: ValueId, combiner: Combiner) -> Built {
     Subspace::of_axis(l, axis, positions).scatter(l, x, updates, combiner)
 }
 
@@ -93,8 +86,11 @@ impl Subspace {
             if is_mask(l, i) {
                 return Err(LowerError::unsupported("the size of the result depends on the contents of a boolean index"));
             }
-            batch = broadcast_dims(&batch, &l.b.dims(i))
-                .ok_or(LowerError::Argument { index: 1, name: "indices", expected: "tensors that broadcast" })?;
+            batch = broadcast_dims(&batch, &l.b.dims(i)).ok_or(LowerError::Argument {
+                index: 1,
+                name: "indices",
+                expected: "tensors that broadcast",
+            })?;
         }
         let mut components = Vec::with_capacity(given.len());
         for (&a, &i) in axes.iter().zip(&given) {
@@ -201,7 +197,11 @@ fn index_put(l: &mut Lowering<'_>, c: &Call<'_>) -> Result<Outputs, LowerError> 
 fn put_where(l: &mut Lowering<'_>, x: ValueId, axis: usize, mask: ValueId, values: ValueId, accumulate: bool) -> Built {
     let ty = l.b.ty(x).clone();
     let masked = l.b.rank(mask);
-    let after = ty.rank().checked_sub(axis + masked).ok_or(LowerError::Argument { index: 1, name: "indices", expected: "a mask of the tensor's axes" })?;
+    let after = ty.rank().checked_sub(axis + masked).ok_or(LowerError::Argument {
+        index: 1,
+        name: "indices",
+        expected: "a mask of the tensor's axes",
+    })?;
     let mut dims = l.b.dims(values);
     if let Some(place) = dims.len().checked_sub(after + 1) {
         if dims[place] != 1 {

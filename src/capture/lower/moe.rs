@@ -187,11 +187,7 @@ fn rows_times_groups(l: &mut Lowering<'_>, x: ValueId, weight: ValueId, ends: Va
         let (group, first) = (s.entry(group)?, s.entry(first)?);
         let (rows, matrix) = (s.rows(x, first, count)?, s.rows(weight, group, 1)?);
         let matrix = s.b.reshape(matrix, &matrices[1..])?;
-        let contract = DotDims {
-            lhs_contract: axes(&[1]),
-            rhs_contract: axes(&[usize::from(transposed)]),
-            ..DotDims::default()
-        };
+        let contract = DotDims { lhs_contract: axes(&[1]), rhs_contract: axes(&[usize::from(transposed)]), ..DotDims::default() };
         let part = s.b.dot_general(rows, matrix, contract, dtype, precision)?;
         s.write(result, part, first)
     })?;

@@ -3,7 +3,7 @@
 use clutch_graph::op::{BinaryOp, Combiner, Real, UnaryOp};
 use clutch_graph::{DType, Dims, Op, ValueId};
 
-use super::helpers::{cast, filled, place, Scalar};
+use super::helpers::{Scalar, cast, filled, place};
 use super::table::Family;
 use super::{Call, LowerError, Lowering, Outputs, many};
 
@@ -60,13 +60,21 @@ pub(super) fn times(l: &mut Lowering<'_>, x: ValueId, factor: ValueId) -> Built 
 /// Which of the gradients are asked for.
 pub(super) fn mask(c: &Call<'_>, index: usize, count: usize) -> Result<Vec<bool>, LowerError> {
     let mask = c.bools(index, "output_mask")?;
-    if mask.len() == count { Ok(mask) } else { Err(LowerError::Argument { index, name: "output_mask", expected: "one truth value a gradient" }) }
+    if mask.len() == count {
+        Ok(mask)
+    } else {
+        Err(LowerError::Argument { index, name: "output_mask", expected: "one truth value a gradient" })
+    }
 }
 
 /// Number of trailing axes that a normalisation runs over.
 fn trailing(l: &Lowering<'_>, c: &Call<'_>, index: usize, rank: usize) -> Result<usize, LowerError> {
     let n = c.ints(l, index, "normalized_shape")?.len();
-    if (1..=rank).contains(&n) { Ok(n) } else { Err(LowerError::Argument { index, name: "normalized_shape", expected: "sizes of the last axes" }) }
+    if (1..=rank).contains(&n) {
+        Ok(n)
+    } else {
+        Err(LowerError::Argument { index, name: "normalized_shape", expected: "sizes of the last axes" })
+    }
 }
 
 fn layer_norm(l: &mut Lowering<'_>, c: &Call<'_>) -> Result<Outputs, LowerError> {

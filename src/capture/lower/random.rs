@@ -25,6 +25,9 @@ pub const OPS: Family = &[
     ("aten.bernoulli.p", bernoulli_p),
     ("aten.bernoulli.Tensor", bernoulli_tensor),
     ("aten.exponential.default", exponential),
+    ("aten.geometric.default", geometric),
+    ("aten.cauchy.default", cauchy),
+    ("aten.log_normal.default", log_normal),
     ("aten.randint.default", |l, c| randint(l, c, None, 0)),
     ("aten.randint.low", |l, c| randint(l, c, Some(0), 1)),
     ("aten.randint_like.default", |l, c| randint(l, c, None, 1)),
@@ -256,6 +259,37 @@ fn exponential(l: &mut Lowering<'_>, c: &Call<'_>) -> Result<Outputs, LowerError
     let rate = c.float_or(l, 1, "lambd", 1.0)?;
     let x = standard_exponential(l, dtype.compute_type(), &dims)?;
     let x = l.b.binary_scalar(BinaryOp::Div, x, rate)?;
+    one(cast(l, x, dtype)?)
+}
+
+/// Number of trials up to the first success of probability `p`.
+fn geometric(l: &mut Lowering<'_>, c: &Call<'_>) -> Result<Outputs, LowerError> {
+    let (dtype, dims) = (float_result(c)?, c.out_dims(l)?);
+    let p = c.float(l, 1, "p")?;
+    let wait = standard_exponential(l, dtype.compute_type(), &dims)?;
+    let trials = l.b.binary_scalar(BinaryOp::Div, wait, -(-p).ln_1p())?;
+    let trials = l.b.unary(UnaryOp::Ceil, trials)?;
+    let trials = l.b.binary_scalar(BinaryOp::Max, trials, 1.0)?;
+    one(cast(l, trials, dtype)?)
+}
+
+fn cauchy(l: &mut Lowering<'_>, c: &Call<'_>) -> Result<Outputs, LowerError> {
+    let (dtype, dims) = (float_result(c)?, c.out_dims(l)?);
+    let (median, width) = (c.float_or(l, 1, "median", 0.0)?, c.float_or(l, 2, "sigma", 1.0)?);
+    let u = unit(l, dtype.compute_type(), &dims)?;
+    let centred = l.b.binary_scalar(BinaryOp::Sub, u, 0.5)?;
+    let angle = l.b.binary_scalar(BinaryOp::Mul, centred, std::f64::consts::PI)?;
+    let x = l.b.unary(UnaryOp::Tan, angle)?;
+    let x = l.b.binary_scalar(BinaryOp::Mul, x, width)?;
+    let x = l.b.binary_scalar(BinaryOp::Add, x, median)?;
+    one(cast(l, x, dtype)?)
+}
+
+fn log_normal(l: &mut Lowering<'_>, c: &Call<'_>) -> Result<Outputs, LowerError> {
+    let (dtype, dims) = (float_result(c)?, c.out_dims(l)?);
+    let (mean, std) = (c.float_or(l, 1, "mean", 1.0)?, c.float_or(l, 2, "std", 2.0)?);
+    let x = scaled_normal(l, dtype.compute_type(), &dims, mean, std)?;
+    let x = l.b.unary(UnaryOp::Exp, x)?;
     one(cast(l, x, dtype)?)
 }
 

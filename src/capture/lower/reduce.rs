@@ -3,7 +3,7 @@
 use clutch_graph::op::{Axes, BinaryOp, Combiner, CompareDir, UnaryOp};
 use clutch_graph::{DType, Op, ValueId};
 
-use super::helpers::{Scalar, cast, filled, is_nan};
+use super::helpers::{Scalar, cast, filled, fit, is_nan};
 use super::table::Family;
 use super::{Call, LowerError, Lowering, Outputs, many, one};
 
@@ -52,6 +52,7 @@ pub const OPS: Family = &[
     ("aten.norm.ScalarOpt_dim_dtype", norm),
     ("aten.norm.ScalarOpt_dtype", norm),
     ("aten.frobenius_norm.dim", frobenius),
+    ("aten.dist.default", dist),
     ("aten.count_nonzero.default", count_nonzero),
     ("aten.count_nonzero.dim_IntList", count_nonzero),
 ];
@@ -170,11 +171,7 @@ fn extremum_and_position(l: &mut Lowering<'_>, c: &Call<'_>, max: bool) -> Resul
     }
     let axis = c.axis(l, 1, "dim", rank)?;
     let values = extreme_over(l, x, &[axis], max)?;
-    let positions = if l.b.ty(x).dims[axis] == 0 {
-        filled(l, Scalar::Int(0), DType::S64, &out)?
-    } else {
-        position(l, x, axis, max)?
-    };
+    let positions = if l.b.ty(x).dims[axis] == 0 { filled(l, Scalar::Int(0), DType::S64, &out)? } else { position(l, x, axis, max)? };
     many([l.b.reshape(values, &out)?, l.b.reshape(positions, &out)?])
 }
 
@@ -338,4 +335,19 @@ fn count_nonzero(l: &mut Lowering<'_>, c: &Call<'_>) -> Result<Outputs, LowerErr
     let there = cast(l, there, DType::S64)?;
     let r = l.b.reduce(Combiner::Add, there, &axes)?;
     finish(l, c, r)
+}
+
+/// Norm of the difference of two tensors.
+fn dist(l: &mut Lowering<'_>, c: &Call<'_>) -> Result<Outputs, LowerError> {
+    let (x, y) = (c.tensor(l, 0, "self")?, c.tensor(l, 1, "other")?);
+    let p = c.float_or(l, 2, "p", 2.0)?;
+    let compute = c.out_dtype()?.compute_type();
+    let (x_dims, y_dims) = (l.b.dims(x), l.b.dims(y));
+    let Some(dims) = clutch_graph::builder::broadcast_dims(&x_dims, &y_dims) else {
+        return Err(LowerError::unsupported("the sizes do not broadcast"));
+    };
+    let (x, y) = (fit(l, x, compute, &dims)?, fit(l, y, compute, &dims)?);
+    let difference = l.b.sub(x, y)?;
+    let axes: Vec<usize> = (0..dims.len()).collect();
+    p_norm(l, c, difference, &axes, p)
 }
