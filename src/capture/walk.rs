@@ -60,7 +60,6 @@ enum Held {
     Value(ValueRef),
     Tuple(u32),
     Size(Size),
-    Scalar(Arg),
     Module(u32),
     Nothing,
 }
@@ -414,7 +413,6 @@ impl<'py> Walk<'py> {
                 Some(Held::Value(v)) => Arg::Value(*v),
                 Some(Held::Size(Size::Const(c))) => Arg::Int(*c),
                 Some(Held::Size(s)) => Arg::Size(*s),
-                Some(Held::Scalar(s)) => s.clone(),
                 Some(Held::Module(m)) => Arg::Program(*m),
                 Some(Held::Tuple(n)) => {
                     let count = self.program.nodes[*n as usize].outputs.len() as u32;
