@@ -252,3 +252,27 @@ fn random_graphs_keep_their_results() {
         }
     }
 }
+
+#[test]
+fn without_elements() {
+    case(
+        "%x = parameter(0) : bf16[3,0]
+         %y = parameter(1) : bf16[0,2]
+         %a = dot_general(%x, %y) lhs_contract=[1] rhs_contract=[0] : bf16[3,2]
+         return %a",
+        "%x = parameter(0) : bf16[3,0]
+         %y = parameter(1) : bf16[0,2]
+         %z = constant(0.0) : bf16[]
+         %a = broadcast(%z) axes=[] : bf16[3,2]
+         return %a",
+    );
+    case(
+        "%x = parameter(0) : s32[0,4]
+         %a = add(%x, %x) : s32[0,4]
+         return %a",
+        "%x = parameter(0) : s32[0,4]
+         %z = constant(0) : s32[]
+         %a = broadcast(%z) axes=[] : s32[0,4]
+         return %a",
+    );
+}

@@ -4,6 +4,7 @@
 
 mod contraction;
 mod elementwise;
+mod empty;
 mod fold;
 mod shape;
 
@@ -32,7 +33,7 @@ pub(crate) struct Simplifier<'a> {
 pub(crate) type Rule = fn(&mut Simplifier<'_>, &Op, &[ValueId]) -> Result<Option<ValueId>, GraphError>;
 
 /// The rule families in order; the first that applies wins.
-const FAMILIES: &[Rule] = &[shape::rules, elementwise::rules, contraction::rules, fold::rules];
+const FAMILIES: &[Rule] = &[empty::rules, shape::rules, elementwise::rules, contraction::rules, fold::rules];
 
 impl<'a> Simplifier<'a> {
     /// Over an empty graph that is expected to grow to about `nodes` nodes.
@@ -123,6 +124,7 @@ pub(crate) fn simplify(graph: &Graph, options: &PassOptions) -> Result<Graph, Gr
 /// The pass with rules that also change layouts.
 pub(crate) fn simplify_and_lay_out(graph: &Graph, options: &PassOptions) -> Result<Graph, GraphError> {
     const WITH_LAYOUT: &[Rule] = &[
+        empty::rules,
         shape::rules,
         elementwise::rules,
         contraction::rules,
@@ -145,7 +147,7 @@ pub(crate) fn has_single_rows(graph: &Graph, options: &PassOptions) -> bool {
 
 /// The pass with the rule that pads products with one row.
 pub(crate) fn simplify_single_rows(graph: &Graph, options: &PassOptions) -> Result<Graph, GraphError> {
-    const WITH_PRODUCTS: &[Rule] = &[shape::rules, elementwise::rules, contraction::rules, fold::rules, contraction::single_row];
+    const WITH_PRODUCTS: &[Rule] = &[empty::rules, shape::rules, elementwise::rules, contraction::rules, fold::rules, contraction::single_row];
     run_rules(graph, options, WITH_PRODUCTS)
 }
 
