@@ -62,6 +62,8 @@ pub enum BuildError {
 pub struct Report {
     /// The graph key was in the cache: nothing else here was done.
     pub graph_hit: bool,
+    /// Why the cache did not give the program, when it was asked.
+    pub miss: Option<Miss>,
     /// Nanoseconds in lowering.
     pub lower_ns: u64,
     /// Nanoseconds in the passes.
@@ -82,6 +84,17 @@ pub struct Report {
     pub graph_text: Option<String>,
     /// Text of the emitted program, when texts are kept.
     pub hlo_text: Option<String>,
+}
+
+/// Why the cache did not give a program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Miss {
+    /// There is no entry of this graph key.
+    Unknown,
+    /// There is one, but an executable that it names is gone or damaged.
+    ExecutableGone,
+    /// The plugin does not load the executable.
+    Refused,
 }
 
 /// A program ready to run.
@@ -116,13 +129,17 @@ pub fn build(program: &Program, symbols: &[i64], device: &Device, config: &Confi
     let start = Instant::now();
     let key = graph_key(program, symbols, device, config)?;
     time(&METRICS.cache_ns, start.elapsed());
+    let mut miss = None;
     if let Some(store) = store
         && !config.keep_texts
         && config.dump_dir.is_none()
     {
-        if let Some(artifact) = from_cache(&key, device, store) {
-            count(&METRICS.graph_hits);
-            return Ok(Built::Ready(Box::new(artifact)));
+        match from_cache(&key, device, store) {
+            Ok(artifact) => {
+                count(&METRICS.graph_hits);
+                return Ok(Built::Ready(Box::new(artifact)));
+            }
+            Err(reason) => miss = Some(reason),
         }
         count(&METRICS.graph_misses);
     }
@@ -132,31 +149,31 @@ pub fn build(program: &Program, symbols: &[i64], device: &Device, config: &Confi
     if !lowered.unsupported.is_empty() {
         return Ok(Built::Unsupported(lowered.unsupported));
     }
-    let report = Report { lower_ns: nanos(start), ..Report::default() };
+    let report = Report { lower_ns: nanos(start), miss, ..Report::default() };
     Build { device, config, store, report }.finish(program, lowered, key).map(|a| Built::Ready(Box::new(a)))
 }
 
 /// The artifact of a graph key, when its entry and its executables are in the cache and load.
-fn from_cache(key: &KeyRecord, device: &Device, store: &Store) -> Option<Artifact> {
+fn from_cache(key: &KeyRecord, device: &Device, store: &Store) -> Result<Artifact, Miss> {
     let start = Instant::now();
-    let entry = store.get(key);
-    let parts = entry.and_then(|e| GraphEntry::decode(&e.payload)).and_then(|g| {
-        let main = store.get(&g.main)?;
+    let entry = store.get(key).and_then(|e| GraphEntry::decode(&e.payload));
+    let parts = entry.ok_or(Miss::Unknown).and_then(|g| {
+        let main = store.get(&g.main).ok_or(Miss::ExecutableGone)?;
         let weights = match &g.weights {
-            Some(record) => Some(store.get(record)?),
+            Some(record) => Some(store.get(record).ok_or(Miss::ExecutableGone)?),
             None => None,
         };
-        Some((g.recipe, main, weights))
+        Ok((g.recipe, main, weights))
     });
     time(&METRICS.cache_ns, start.elapsed());
     let (recipe, main, weights) = parts?;
-    let main = compile::load(main, device)?;
+    let main = compile::load(main, device).ok_or(Miss::Refused)?;
     let weights = match weights {
-        Some(entry) => Some(compile::load(entry, device)?),
+        Some(entry) => Some(compile::load(entry, device).ok_or(Miss::Refused)?),
         None => None,
     };
     let report = Report { graph_hit: true, ..Report::default() };
-    Some(Artifact { recipe, main, weights, key: key.clone(), report })
+    Ok(Artifact { recipe, main, weights, key: key.clone(), report })
 }
 
 fn nanos(start: Instant) -> u64 {
@@ -272,8 +289,14 @@ fn interface(graph: &Graph, arguments: impl Iterator<Item = Argument>) -> Interf
     }
 }
 
-/// Where a captured program stands in the cache: its key and what is nearest to it.
-pub fn explain(key: &KeyRecord, store: &Store) -> String {
-    debug_assert_eq!(key.kind(), KeyKind::Graph);
-    store.explain(key).to_string()
+/// Why a program was not in the cache when it was built: the nearest entry other than its own, and the first field that differs.
+pub fn explain(artifact: &Artifact, store: &Store) -> String {
+    debug_assert_eq!(artifact.key.kind(), KeyKind::Graph);
+    match artifact.report.miss {
+        _ if artifact.report.graph_hit => "the graph was in the cache: nothing was compiled".to_owned(),
+        None => "the cache was not asked: texts or dumps were wanted".to_owned(),
+        Some(Miss::Unknown) => store.explain_others(&artifact.key).to_string(),
+        Some(Miss::ExecutableGone) => "the graph was in the cache, but its executable was evicted or damaged".to_owned(),
+        Some(Miss::Refused) => "the graph was in the cache, but the plugin refused to load its executable".to_owned(),
+    }
 }

@@ -86,6 +86,15 @@ impl Store {
     /// # Errors
     /// [`BundleError::Io`] if the stream cannot be written.
     pub fn export(&self, out: &mut dyn Write, select: &mut dyn FnMut(&EntryInfo) -> bool) -> Result<ExportReport, BundleError> {
+        self.export_with(out, select, &mut |_, _| true)
+    }
+
+    fn export_with(
+        &self,
+        out: &mut dyn Write,
+        select: &mut dyn FnMut(&EntryInfo) -> bool,
+        progress: &mut dyn FnMut(u64, u64) -> bool,
+    ) -> Result<ExportReport, BundleError> {
         let failed = |source| BundleError::Io { path: "<stream>".into(), source };
         let mut out = Digesting::new(out);
         let mut report = ExportReport::default();
@@ -104,7 +113,11 @@ impl Store {
                 }
             }
         }
-        for ((key, _), (layer, record)) in chosen {
+        let total = chosen.len() as u64;
+        for (done, ((key, _), (layer, record))) in chosen.into_iter().enumerate() {
+            if !progress(done as u64, total) {
+                return Err(failed(io::ErrorKind::Interrupted.into()));
+            }
             let bytes = match layer.load_with_bytes(self.inner.fs.as_ref(), &key, &record) {
                 Ok((_, bytes)) if record.key() == key => bytes,
                 Err(LoadError::Absent) => continue,
@@ -129,11 +142,25 @@ impl Store {
     /// # Errors
     /// [`BundleError::Io`] if the file cannot be written.
     pub fn export_file(&self, path: &Path, select: &mut dyn FnMut(&EntryInfo) -> bool) -> Result<ExportReport, BundleError> {
+        self.export_file_with(path, select, &mut |_, _| true)
+    }
+
+    /// As [`Store::export_file`], telling `progress` before each entry how many were written and how many there are; it ends the
+    /// work, which leaves no file, by returning false.
+    ///
+    /// # Errors
+    /// As [`Store::export_file`].
+    pub fn export_file_with(
+        &self,
+        path: &Path,
+        select: &mut dyn FnMut(&EntryInfo) -> bool,
+        progress: &mut dyn FnMut(u64, u64) -> bool,
+    ) -> Result<ExportReport, BundleError> {
         let failed = |source| BundleError::Io { path: path.into(), source };
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let file = tempfile::NamedTempFile::new_in(folder).map_err(failed)?;
         let mut buffered = io::BufWriter::with_capacity(1 << 20, file);
-        let report = self.export(&mut buffered, select).map_err(|error| match error {
+        let report = self.export_with(&mut buffered, select, progress).map_err(|error| match error {
             BundleError::Io { source, .. } => failed(source),
             other => other,
         })?;
@@ -148,6 +175,10 @@ impl Store {
     /// # Errors
     /// [`BundleError`] if the stream is not a bundle of this version or there is no local directory.
     pub fn import(&self, source: &mut dyn Read) -> Result<ImportReport, BundleError> {
+        self.import_with(source, &mut |_| true)
+    }
+
+    fn import_with(&self, source: &mut dyn Read, progress: &mut dyn FnMut(u64) -> bool) -> Result<ImportReport, BundleError> {
         let layer = self.inner.local.as_ref().ok_or(BundleError::NoDirectory)?;
         let mut source = DigestingReader { source, hasher: blake3::Hasher::new() };
         if source.array::<8>() != Some(*MAGIC) {
@@ -159,7 +190,7 @@ impl Store {
             None => return Err(BundleError::Magic),
         }
         let mut report = ImportReport::default();
-        let mut read = 0_u64;
+        let (mut read, mut bytes_read) = (0_u64, 0_u64);
         while let Some([tag]) = source.array::<1>() {
             let Some(number) = source.array().map(u64::from_le_bytes) else { break };
             if tag == END {
@@ -172,6 +203,10 @@ impl Store {
             }
             let Some(bytes) = source.bytes(number) else { break };
             read += 1;
+            bytes_read += number;
+            if !progress(bytes_read) {
+                break;
+            }
             match decode(&bytes) {
                 Ok(entry) => {
                     let (key, kind) = (entry.record.key(), entry.record.kind());
@@ -196,8 +231,17 @@ impl Store {
     /// # Errors
     /// As [`Store::import`]; [`BundleError::Io`] if the file cannot be opened.
     pub fn import_file(&self, path: &Path) -> Result<ImportReport, BundleError> {
+        self.import_file_with(path, &mut |_| true)
+    }
+
+    /// As [`Store::import_file`], telling `progress` before each entry how many bytes of entries were read; it ends the work, which
+    /// keeps what was imported, by returning false.
+    ///
+    /// # Errors
+    /// As [`Store::import_file`].
+    pub fn import_file_with(&self, path: &Path, progress: &mut dyn FnMut(u64) -> bool) -> Result<ImportReport, BundleError> {
         let file = std::fs::File::open(path).map_err(|source| BundleError::Io { path: path.into(), source })?;
-        self.import(&mut io::BufReader::with_capacity(1 << 20, file))
+        self.import_with(&mut io::BufReader::with_capacity(1 << 20, file), progress)
     }
 }
 

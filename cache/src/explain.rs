@@ -1,7 +1,7 @@
 //! Why a record misses: the nearest entry there is, and in what it differs.
 
 use crate::inspect::{EntryInfo, describe};
-use crate::key::{FieldDifference, KeyRecord};
+use crate::key::{FieldDifference, Key, KeyRecord};
 use crate::store::Store;
 
 /// What [`Store::explain`] found.
@@ -51,10 +51,20 @@ impl Store {
     /// Compares a record with the entries of its kind in all directories, by their headers alone.
     #[must_use]
     pub fn explain(&self, record: &KeyRecord) -> Explanation {
+        self.compare(record, None)
+    }
+
+    /// As [`Store::explain`], leaving the record's own entry out: what was nearest before that was put.
+    #[must_use]
+    pub fn explain_others(&self, record: &KeyRecord) -> Explanation {
+        self.compare(record, Some(record.key()))
+    }
+
+    fn compare(&self, record: &KeyRecord, own: Option<Key>) -> Explanation {
         let mut explanation = Explanation { compared: 0, nearest: None };
         for (id, layer) in self.layers() {
             for found in self.inner.walk(layer) {
-                if found.name.is_none_or(|(_, kind)| kind != record.kind()) {
+                if found.name.is_none_or(|(key, kind)| kind != record.kind() || Some(key) == own) {
                     continue;
                 }
                 let Some(Ok(entry)) = describe(&found, &id, layer) else { continue };

@@ -168,10 +168,24 @@ impl Store {
     /// from the local directory; entries of later format versions, files of other users and strays stay.
     #[must_use]
     pub fn verify(&self, remove: bool) -> VerifyReport {
+        self.verify_with(remove, &mut |_, _| true)
+    }
+
+    /// As [`Store::verify`], telling `progress` before each file how many were checked and how many there are; it ends the work
+    /// early by returning false.
+    #[must_use]
+    pub fn verify_with(&self, remove: bool, progress: &mut dyn FnMut(u64, u64) -> bool) -> VerifyReport {
         let mut report = VerifyReport::default();
         let now = SystemTime::now();
-        for (id, layer) in self.layers() {
-            for found in self.inner.walk(layer) {
+        let walked: Vec<_> = self.layers().map(|(id, layer)| (id, layer, self.inner.walk(layer))).collect();
+        let total = walked.iter().map(|(_, _, files)| files.len() as u64).sum();
+        let mut done = 0;
+        for (id, layer, files) in walked {
+            for found in files {
+                if !progress(done, total) {
+                    return report;
+                }
+                done += 1;
                 let problem = match found.name {
                     Some(name) => self.check(&found, name, layer),
                     None if is_stale_temporary(&found, now) => Some(Problem::AbandonedTemporary),

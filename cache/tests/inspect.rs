@@ -109,6 +109,8 @@ fn explain_names_the_nearest_entry_and_the_first_difference() {
 
     let exact = store.explain(&compiled("2.15", "-O1", b"n")).nearest.expect("there are entries");
     assert_eq!(exact.first(), None);
+    let other = store.explain_others(&compiled("2.15", "-O1", b"n"));
+    assert_eq!((other.compared, other.nearest.expect("there are others").differences.len()), (2, 1));
 }
 
 #[test]

@@ -3,22 +3,30 @@
 Importing the package changes nothing for other backends or devices.
 """
 
+import importlib
+from typing import TYPE_CHECKING, Any
+
 from ._clutch import __version__, metrics, reset_metrics
-from .backend import last_compiled as _last_compiled
 from .errors import (
+    CacheError,
     ClutchError,
     DeviceError,
     DeviceMemoryError,
     InternalError,
     OptionError,
     PluginError,
+    SavedModelError,
     StrictModeError,
     TargetError,
     UnsupportedError,
 )
 from .options import Options
 
+if TYPE_CHECKING:
+    from .saved import load, save
+
 __all__ = [
+    "CacheError",
     "ClutchError",
     "DeviceError",
     "DeviceMemoryError",
@@ -26,15 +34,41 @@ __all__ = [
     "OptionError",
     "Options",
     "PluginError",
+    "SavedModelError",
     "StrictModeError",
     "TargetError",
     "UnsupportedError",
     "__version__",
     "explain_last_compile",
     "last_executable",
+    "load",
     "metrics",
     "reset_metrics",
+    "save",
 ]
+
+_LAZY = {"save": "saved", "load": "saved"}
+_SUBMODULES = frozenset({"backend", "inspection", "partition", "saved", "warmup"})
+
+
+def __getattr__(name: str) -> Any:
+    """Parts that need PyTorch's compiler, or are rarely used, are imported at first use."""
+    if name in _LAZY:
+        return getattr(importlib.import_module(f".{_LAZY[name]}", __name__), name)
+    if name in _SUBMODULES:
+        return importlib.import_module(f".{name}", __name__)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def _last() -> Any:
+    from .backend import last_compiled
+
+    compiled = last_compiled()
+    if compiled is None:
+        raise LookupError(
+            "nothing was compiled in this thread yet; call a torch.compile(..., backend='tpu') function first"
+        )
+    return compiled
 
 
 def last_executable() -> dict:
@@ -42,10 +76,7 @@ def last_executable() -> dict:
 
     Raises LookupError when nothing was compiled yet.
     """
-    compiled = _last_compiled()
-    if compiled is None:
-        raise LookupError("nothing was compiled in this thread yet; call a torch.compile(..., backend='tpu') function first")
-    return compiled.statistics()
+    return _last().statistics()
 
 
 def explain_last_compile() -> str:
@@ -53,7 +84,4 @@ def explain_last_compile() -> str:
 
     Raises LookupError when nothing was compiled yet.
     """
-    compiled = _last_compiled()
-    if compiled is None:
-        raise LookupError("nothing was compiled in this thread yet; call a torch.compile(..., backend='tpu') function first")
-    return compiled.explain() or "the cache is off"
+    return _last().explain() or "the cache is off"

@@ -13,7 +13,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from . import _clutch, inspection
 from .decompositions import table
-from .errors import UnsupportedError
+from .errors import ClutchError, UnsupportedError, for_dynamo
 from .options import Options, note_once
 from .partition import compile_in_parts
 
@@ -31,6 +31,19 @@ def tpu(
     **inductor_arguments: Any,
 ) -> Callable:
     """Compiles a Dynamo graph. Named by ``torch.compile(model, backend="tpu")``; see README for the options."""
+    try:
+        return _compile_graph(gm, example_inputs, mode, options, inductor_arguments)
+    except ClutchError as error:
+        raise for_dynamo(error) from error.__cause__
+
+
+def _compile_graph(
+    gm: torch.fx.GraphModule,
+    example_inputs: Sequence[Any],
+    mode: str | None,
+    options: dict[str, Any] | None,
+    inductor_arguments: dict[str, Any],
+) -> Callable:
     if mode is not None and mode != "default":
         note_once(f"mode={mode!r} is Inductor's and has no effect on backend='tpu'")
     for name in inductor_arguments:

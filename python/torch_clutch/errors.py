@@ -1,16 +1,10 @@
-"""Exceptions of Clutch. Each says what to do next.
+"""Exceptions of Clutch. Each says what to do next. Importing this module imports neither PyTorch nor Dynamo."""
 
-They derive from Dynamo's ``ShortenTraceback`` so that ``torch.compile`` passes them on with their own type.
-"""
-
-from torch._dynamo.exc import ShortenTraceback
+import functools
 
 
-class ClutchError(ShortenTraceback):
+class ClutchError(RuntimeError):
     """Base of all exceptions of Clutch."""
-
-    def __init__(self, message: str) -> None:
-        super().__init__(message, first_useful_frame=None)
 
 
 class OptionError(ClutchError, ValueError):
@@ -48,3 +42,35 @@ class StrictModeError(ClutchError):
 
 class InternalError(ClutchError):
     """A fault of Clutch itself."""
+
+
+class CacheError(ClutchError):
+    """The compile cache or a cache bundle cannot be used."""
+
+
+class SavedModelError(ClutchError):
+    """A saved program is damaged, of another format version, or does not fit this machine or these arguments."""
+
+
+@functools.cache
+def _dynamo_class(kind: type[ClutchError]) -> type[ClutchError]:
+    """A subclass of ``kind`` that is also Dynamo's ``ShortenTraceback``: ``torch.compile`` passes those on with their own type."""
+    from torch._dynamo.exc import ShortenTraceback
+
+    def construct(self: ClutchError, message: str) -> None:
+        ShortenTraceback.__init__(self, message, first_useful_frame=None)
+
+    names = {
+        "__init__": construct,
+        "__module__": kind.__module__,
+        "__qualname__": kind.__qualname__,
+        "__doc__": kind.__doc__,
+    }
+    return type(kind.__name__, (kind, ShortenTraceback), names)
+
+
+def for_dynamo(error: ClutchError) -> ClutchError:
+    """The same error as Dynamo wants it from a backend; it is an instance of the error's own class."""
+    made = _dynamo_class(type(error))(str(error))
+    made.__dict__.update(error.__dict__)
+    return made.with_traceback(error.__traceback__)

@@ -9,8 +9,6 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-import torch
-
 from . import _clutch
 from .errors import OptionError
 
@@ -67,7 +65,9 @@ class Options:
     target: str = _option("auto", _target, "auto, cpu, tpu, or a topology to compile for ahead of time, as v5e:2x2")
     pjrt_plugin: str | None = _option(None, _text, "path or package of the PJRT plugin")
     fallback: str = _option(
-        "eager", _word("eager", "error"), "what becomes of unsupported operators: an eager part, or one error naming all"
+        "eager",
+        _word("eager", "error"),
+        "what becomes of unsupported operators: an eager part, or one error naming all",
     )
     precision: str | None = _option(
         None,
@@ -76,7 +76,9 @@ class Options:
     )
     fold_budget: int = _option(4096, _count, "largest constant, in bytes, that constant folding may create")
     cache: bool = _option(True, _flag, "keep compiled programs on disk and use them again")
-    cache_dir: str | None = _option(None, _text, "directory of the cache; default: clutch in the user's cache directory")
+    cache_dir: str | None = _option(
+        None, _text, "directory of the cache; default: clutch in the user's cache directory"
+    )
     cache_size: int = _option(10 << 30, _count, "bound on the cache in bytes; the least recently used entries go first")
     cache_shared: str | None = _option(None, _text, "read-only cache directories to ask next, separated by colons")
     dump_dir: str | None = _option(None, _text, "directory for the graph and HLO text of each compilation")
@@ -118,6 +120,8 @@ class Options:
 
     def for_rust(self, *, inference: bool, keep_texts: bool = False) -> dict[str, Any]:
         """The settings that the extension module takes."""
+        import torch
+
         return {
             "target": self.target,
             "plugin": self.pjrt_plugin,
@@ -127,16 +131,30 @@ class Options:
             "fold_budget_bytes": self.fold_budget,
             "torch_version": torch.__version__,
             "dump_dir": self.dump_dir,
+            **self.cache_settings(),
+            "keep_texts": keep_texts,
+        }
+
+    def cache_settings(self) -> dict[str, Any]:
+        """The settings of the cache that the extension module takes."""
+        return {
             "cache": self.cache,
             "cache_dir": self.cache_dir or default_cache_dir(),
             "cache_bytes": self.cache_size,
             "cache_shared": [p for p in (self.cache_shared or "").split(os.pathsep) if p],
-            "keep_texts": keep_texts,
         }
 
 
 INDUCTOR_ONLY = frozenset(
-    {"max_autotune", "triton.cudagraphs", "epilogue_fusion", "shape_padding", "trace.enabled", "cpp_wrapper", "freezing"}
+    {
+        "max_autotune",
+        "triton.cudagraphs",
+        "epilogue_fusion",
+        "shape_padding",
+        "trace.enabled",
+        "cpp_wrapper",
+        "freezing",
+    }
 )
 
 _noted: set[str] = set()

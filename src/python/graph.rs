@@ -198,10 +198,7 @@ impl CompiledGraph {
     /// Why the graph built last was not in the cache: the nearest entry and the first field that differs.
     fn explain(&self) -> Option<String> {
         let last = self.last.lock().unwrap_or_else(PoisonError::into_inner).clone()?;
-        if last.report.graph_hit {
-            return Some("the graph was in the cache: nothing was compiled".to_owned());
-        }
-        Some(explain(&last.key, self.store.as_ref()?))
+        Some(explain(&last, self.store.as_ref()?))
     }
 
     /// Costs, memory, fingerprint, sizes and times of the executable built last.

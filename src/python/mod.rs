@@ -1,5 +1,6 @@
 //! The extension module `torch_clutch._clutch`.
 
+mod cache;
 pub mod errors;
 mod graph;
 mod settings;
@@ -58,5 +59,12 @@ fn _clutch(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(supported_operators, m)?)?;
     m.add_function(wrap_pyfunction!(graph::compile, m)?)?;
     m.add_function(wrap_pyfunction!(settings::device_info, m)?)?;
+    m.add_function(wrap_pyfunction!(cache::cache_stats, m)?)?;
+    m.add_function(wrap_pyfunction!(cache::cache_ls, m)?)?;
+    m.add_function(wrap_pyfunction!(cache::cache_verify, m)?)?;
+    m.add_function(wrap_pyfunction!(cache::cache_prune, m)?)?;
+    m.add_function(wrap_pyfunction!(cache::cache_export, m)?)?;
+    m.add_function(wrap_pyfunction!(cache::cache_import, m)?)?;
+    m.add_function(wrap_pyfunction!(cache::cache_explain, m)?)?;
     Ok(())
 }

@@ -26,6 +26,7 @@ pub mod promote;
 mod random;
 mod reduce;
 mod resample;
+mod rrelu;
 mod scatter;
 mod slicing;
 mod softmax;

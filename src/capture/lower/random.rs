@@ -172,7 +172,7 @@ fn randn(l: &mut Lowering<'_>, c: &Call<'_>) -> Result<Outputs, LowerError> {
 }
 
 /// Even numbers in `[low, high)`; a draw that rounding takes to `high` gives `low`.
-fn between(l: &mut Lowering<'_>, dtype: DType, dims: &[i64], low: f64, high: f64) -> Built {
+pub(super) fn between(l: &mut Lowering<'_>, dtype: DType, dims: &[i64], low: f64, high: f64) -> Built {
     let u = unit(l, dtype.compute_type(), dims)?;
     let x = l.b.binary_scalar(BinaryOp::Mul, u, high - low)?;
     let x = l.b.binary_scalar(BinaryOp::Add, x, low)?;

@@ -32,6 +32,7 @@ pub const FAMILIES: &[(&str, Family)] = &[
     ("random", super::random::OPS),
     ("reduce", super::reduce::OPS),
     ("resample", super::resample::OPS),
+    ("rrelu", super::rrelu::OPS),
     ("scatter", super::scatter::OPS),
     ("slicing", super::slicing::OPS),
     ("softmax", super::softmax::OPS),

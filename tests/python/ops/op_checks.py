@@ -33,9 +33,27 @@ def assert_same(found: Any, expected: Any, rtol: float | None = None, atol: floa
     assert not wrong, "\n".join(wrong)
 
 
+def _exact(inputs: Tensors) -> list[torch.Tensor]:
+    return [x.detach().double().requires_grad_(x.requires_grad) if x.is_floating_point() else x for x in inputs]
+
+
+def _rounded(found: Any, like: Any) -> list[Any]:
+    pairs = zip(pytree.tree_leaves(found), pytree.tree_leaves(like), strict=True)
+    return [x.to(y.dtype) if isinstance(x, torch.Tensor) else x for x, y in pairs]
+
+
 def check(f: Callable[..., Any], *inputs: torch.Tensor, rtol: float | None = None, atol: float | None = None) -> None:
     """The compiled function gives what the function gives."""
     assert_same(compiled(f)(*_fresh(inputs)), f(*_fresh(inputs)), rtol, atol)
+
+
+def check_exact(f: Callable[..., Any], *inputs: torch.Tensor, rtol: float | None = None, atol: float | None = None) -> None:
+    """The compiled function gives what the function gives in float64, rounded to the result's type.
+
+    For functions that eager computes in the narrow type of their inputs with an error above one rounding.
+    """
+    found = compiled(f)(*_fresh(inputs))
+    assert_same(found, _rounded(f(*_exact(inputs)), found), rtol, atol)
 
 
 def check_all(fs: dict[str, Callable[..., Any]], *inputs: torch.Tensor, rtol: float | None = None, atol: float | None = None) -> None:
@@ -48,23 +66,29 @@ def check_all(fs: dict[str, Callable[..., Any]], *inputs: torch.Tensor, rtol: fl
     assert_same(found, expected, rtol, atol, list(fs))
 
 
-def check_grad(f: Callable[..., Any], *inputs: torch.Tensor, rtol: float | None = None, atol: float | None = None) -> None:
-    """Results and gradients of all inputs that require one agree; each result is weighted by fixed numbers."""
+def check_grad(
+    f: Callable[..., Any], *inputs: torch.Tensor, rtol: float | None = None, atol: float | None = None, exact: bool = False
+) -> None:
+    """Results and gradients of all inputs that require one agree; each result is weighted by fixed numbers.
 
-    def run(g: Callable[..., Any]) -> list[torch.Tensor]:
-        xs = _fresh(inputs)
+    With `exact` the expected numbers are those of the function in float64, rounded.
+    """
+
+    def run(g: Callable[..., Any], xs: list[torch.Tensor]) -> list[torch.Tensor]:
         outputs = [y for y in pytree.tree_leaves(g(*xs)) if y.requires_grad]
         loss = sum((y.double() * torch.linspace(-1, 1, y.numel(), dtype=torch.float64).reshape(y.shape)).sum() for y in outputs)
         loss.backward()
         return [y.detach() for y in outputs] + [x.grad for x in xs if x.requires_grad]
 
-    assert_same(run(compiled(f)), run(f), rtol, atol)
+    found = run(compiled(f), _fresh(inputs))
+    expected = _rounded(run(f, _exact(inputs)), found) if exact else run(f, _fresh(inputs))
+    assert_same(found, expected, rtol, atol)
 
 
 def floats(*shape: int, dtype: torch.dtype = torch.float32, seed: int = 0, grad: bool = False) -> torch.Tensor:
     """Standard normal numbers, the same in each run."""
     g = torch.Generator().manual_seed(seed)
-    return torch.randn(*shape, generator=g).to(dtype).requires_grad_(grad)
+    return torch.randn(shape, generator=g).to(dtype).requires_grad_(grad)
 
 
 def ints(*shape: int, low: int = -9, high: int = 10, dtype: torch.dtype = torch.int64, seed: int = 0) -> torch.Tensor:

@@ -3,7 +3,7 @@
 import pytest
 import torch
 import torch.nn.functional as F
-from op_checks import check_all, check_grad, floats, ints
+from op_checks import check_all, check_exact, check_grad, floats, ints
 
 NAN, INF = float("nan"), float("inf")
 
@@ -32,7 +32,7 @@ FUNCTIONS = {
     "softsign": F.softsign,
     "tanhshrink": F.tanhshrink,
     "rrelu": lambda x: F.rrelu(x, training=False),
-    "logit": lambda x: torch.logit(torch.sigmoid(x), eps=1e-3),
+    "logit": lambda x: torch.logit(torch.sigmoid(x), eps=0.0625),
 }
 
 
@@ -44,7 +44,9 @@ def test_values(dtype: torch.dtype) -> None:
 
 def test_extremes() -> None:
     x = torch.tensor([NAN, INF, -INF, 0.0, -0.0, 3.0, -3.0, 100.0, -100.0, 0.5, -0.5, 6.0])
-    check_all({k: f for k, f in FUNCTIONS.items() if k != "logit"}, x, rtol=1e-5, atol=1e-6)
+    check_all({k: f for k, f in FUNCTIONS.items() if k not in ("logit", "gelu")}, x, rtol=1e-5, atol=1e-6)
+    # Eager's vectorised GELU gives NaN for +inf.
+    check_exact(F.gelu, x, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("shape", [(), (0, 4)])

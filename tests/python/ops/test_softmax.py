@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from op_checks import check_all, check_grad, floats
+from op_checks import check, check_all, check_grad, floats
 
 NAN, INF = float("nan"), float("inf")
 
@@ -13,8 +13,11 @@ FUNCTIONS = {
     "log_softmax first": lambda x: torch.log_softmax(x, 0),
     "softmin": lambda x: torch.nn.functional.softmin(x, -1),
     "safe": lambda x: torch.ops.aten._safe_softmax(x, -1),
-    "to float": lambda x: torch.softmax(x, -1, dtype=torch.float32),
 }
+
+
+def to_float(x: torch.Tensor) -> torch.Tensor:
+    return torch.softmax(x, -1, dtype=torch.float32)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16, torch.float64])
@@ -22,6 +25,7 @@ FUNCTIONS = {
 def test_values(shape: tuple[int, ...], dtype: torch.dtype) -> None:
     tolerance = {torch.float32: 1e-5, torch.float64: 1e-9}.get(dtype, 2e-2)
     check_all(FUNCTIONS, floats(*shape, dtype=dtype), rtol=tolerance, atol=tolerance)
+    check(to_float, floats(*shape, dtype=dtype))
 
 
 def test_infinities() -> None:
@@ -32,7 +36,8 @@ def test_infinities() -> None:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_gradients(dtype: torch.dtype) -> None:
     tolerance = 1e-5 if dtype == torch.float32 else 2e-2
-    check_grad(lambda x: [f(x) for f in FUNCTIONS.values()], floats(3, 5, dtype=dtype, grad=True), rtol=tolerance, atol=tolerance)
+    x = floats(3, 5, dtype=dtype, grad=True)
+    check_grad(lambda x: [f(x) for f in [*FUNCTIONS.values(), to_float]], x, rtol=tolerance, atol=tolerance)
 
 
 def test_gradient_without_axes() -> None:
