@@ -127,7 +127,7 @@ fn publish(guard: LeadGuard, code: &Code, label: &str, elapsed: Duration) -> boo
 }
 
 /// What an entry says of its executable, for listings and for devices that are not here.
-fn describe(executable: &Executable, label: &str, elapsed: Duration, size: usize) -> Metadata {
+pub fn describe(executable: &Executable, label: &str, elapsed: Duration, size: usize) -> Metadata {
     let mut metadata = Metadata::new();
     let mut put = |name: &str, value: String| metadata.insert(name.to_owned(), value);
     put("label", label.to_owned());
@@ -144,6 +144,7 @@ fn describe(executable: &Executable, label: &str, elapsed: Duration, size: usize
         put("argument_bytes", m.argument.to_string());
         put("output_bytes", m.output.to_string());
         put("temp_bytes", m.temp.to_string());
+        put("alias_bytes", m.alias.to_string());
         put("code_bytes", m.generated_code.to_string());
     }
     if let Ok(fingerprint) = executable.fingerprint() {

@@ -78,6 +78,20 @@ class Sample:
 
         return f
 
+    def exact(self) -> "Sample":
+        """The sample with floats widened to float64."""
+        import copy
+
+        import torch
+
+        wide = copy.copy(self)
+        narrow = {torch.float32, torch.bfloat16, torch.float16}
+        grads = [t.requires_grad for t in self.tensors]
+        wide.tensors = [t.detach().double() if t.dtype in narrow else t.detach() for t in self.tensors]
+        wide.tensors = [t.requires_grad_(g) for t, g in zip(wide.tensors, grads, strict=True)]
+        wide.rest = [torch.float64 if isinstance(x, torch.dtype) and x in narrow else x for x in self.rest]
+        return wide
+
     def run(self, f: Callable[..., Any]) -> list[Any]:
         """Results of `f`; with gradients of a fixed weighting of them when asked for."""
         import torch
@@ -161,7 +175,32 @@ def check(sample: Sample, tol: dict[str, float | None]) -> tuple[str, Any]:
             return "unsupported", missing_operators(str(cause or error)) or first_line(error)
         return "error", first_line(error)
     wrong = compare(found, expected, values, tol)
+    if wrong and values and as_accurate(sample, found, expected):
+        wrong = None
     return ("mismatch", wrong) if wrong else ("passed", None)
+
+
+def as_accurate(sample: Sample, found: list[Any], expected: list[Any]) -> bool:
+    """Whether the results are as near to those in float64 as eager's are, up to a factor of two."""
+    import torch
+
+    try:
+        wide = sample.exact()
+        best = wide.run(wide.function())
+    except Exception:
+        return False
+    for a, b, c in zip(found, expected, best, strict=True):
+        if not isinstance(b, torch.Tensor) or not b.dtype.is_floating_point or c.dtype != torch.float64:
+            if compare([a], [b], True, {"rtol": 0, "atol": 0}):
+                return False
+            continue
+        a, b, c = a.detach().double(), b.detach().double(), c.detach()
+        if not torch.equal(a.isfinite(), c.isfinite()) or not torch.equal(a[~a.isfinite()].nan_to_num(), c[~a.isfinite()].nan_to_num()):
+            return False
+        mine, theirs = (a - c)[a.isfinite()].abs(), (b - c)[a.isfinite()].abs()
+        if mine.numel() and not (mine.max() <= 2 * theirs.max() and mine.mean() <= 2 * theirs.mean()):
+            return False
+    return True
 
 
 def draws(sample: Sample, f: Callable[..., Any]) -> bool:
@@ -205,10 +244,13 @@ def worker(arguments: argparse.Namespace) -> None:
     os.dup2(2, 1)
     warnings.filterwarnings("ignore")
     import torch
-    from torch.testing._internal.common_methods_invocations import op_db
+    from torch.testing._internal import common_methods_invocations
 
     import torch_clutch  # noqa: F401
 
+    # Samples seed the generator themselves; the database's wrapper around random operators cannot be captured.
+    common_methods_invocations.wrapper_set_seed = lambda op, *args, **kwargs: op(*args, **kwargs)
+    op_db = common_methods_invocations.op_db
     torch.set_num_threads(1)
     dtype = getattr(torch, arguments.dtype)
     for line in sys.stdin:

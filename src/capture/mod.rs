@@ -5,5 +5,6 @@ pub mod expr;
 pub mod layout;
 pub mod lower;
 pub mod program;
+pub mod read;
 #[cfg(feature = "python")]
 pub mod walk;

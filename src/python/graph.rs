@@ -5,13 +5,15 @@ use std::time::Instant;
 
 use clutch_cache::Store;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyList};
+use pyo3::types::{PyBytes, PyDict, PyList};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use super::errors;
 use super::settings::Settings;
+use crate::capture::canonical::canonical_bytes;
 use crate::capture::expr::{ExprId, Size};
+use crate::capture::lower::Unsupported;
 use crate::capture::program::{Meta, Program};
 use crate::capture::walk::walk;
 use crate::compile::Code;
@@ -22,11 +24,11 @@ use crate::runtime::device::Device;
 use crate::runtime::dlpack::Exchange;
 
 /// Values of the symbols, by number.
-type Symbols = SmallVec<[i64; 4]>;
+pub(super) type Symbols = SmallVec<[i64; 4]>;
 
 /// Where the value of a size expression is read on a call.
 #[derive(Clone, Copy)]
-enum Reading {
+pub(super) enum Reading {
     /// The integer argument itself.
     Argument(usize),
     /// A size of a tensor argument.
@@ -75,7 +77,7 @@ pub fn compile(py: Python<'_>, gm: &Bound<'_, PyAny>, static_inputs: Vec<usize>,
         runners: Mutex::new(FxHashMap::default()),
         last: Mutex::new(None),
     };
-    let symbols = graph.solve(&walked.hints);
+    let symbols = solve(&graph.program, &walked.hints);
     match symbols {
         Some(symbols) => {
             graph.runner(py, &symbols)?;
@@ -85,7 +87,8 @@ pub fn compile(py: Python<'_>, gm: &Bound<'_, PyAny>, static_inputs: Vec<usize>,
     Ok(graph)
 }
 
-fn readings(program: &Program) -> Vec<(ExprId, Reading)> {
+/// Where each size expression of the inputs is read.
+pub(super) fn readings(program: &Program) -> Vec<(ExprId, Reading)> {
     let mut found = Vec::new();
     for (i, input) in program.inputs.iter().enumerate() {
         match &input.meta {
@@ -103,29 +106,44 @@ fn readings(program: &Program) -> Vec<(ExprId, Reading)> {
     found
 }
 
+/// The symbols' values from equations; `None` when one stays unknown.
+pub(super) fn solve(program: &Program, equations: &[(ExprId, i64)]) -> Option<Symbols> {
+    let mut known = vec![None; program.exprs.symbols().len()];
+    program.exprs.solve(equations, &mut known);
+    known.into_iter().collect()
+}
+
+/// The symbols' values that the arguments of a call give.
+pub(super) fn symbols_of(
+    program: &Program,
+    readings: &[(ExprId, Reading)],
+    exchange: &Exchange,
+    args: &[Bound<'_, PyAny>],
+) -> PyResult<Symbols> {
+    let mut equations: SmallVec<[(ExprId, i64); 16]> = SmallVec::new();
+    for &(expr, reading) in readings {
+        let value = match reading {
+            Reading::Argument(i) => args[i].extract::<i64>()?,
+            Reading::Axis(i, axis) => {
+                let view = exchange.view(&args[i])?;
+                *view.dims().get(axis).ok_or_else(|| errors::internal(format!("argument {i} has no axis {axis}")))?
+            }
+        };
+        equations.push((expr, value));
+    }
+    solve(program, &equations).ok_or_else(|| errors::internal("the sizes of the arguments do not determine all symbols".to_owned()))
+}
+
+/// UnsupportedError with a `nodes` list.
+pub(super) fn unsupported(py: Python<'_>, calls: &[Unsupported]) -> PyResult<PyErr> {
+    let lines: Vec<String> = calls.iter().map(ToString::to_string).collect();
+    let error = errors::new(py, "UnsupportedError", &format!("cannot compile:\n  {}", lines.join("\n  ")));
+    let nodes: Vec<(String, String, String)> = calls.iter().map(|c| (c.name.clone(), c.target.clone(), c.error.to_string())).collect();
+    error.value(py).setattr("nodes", nodes)?;
+    Ok(error)
+}
+
 impl CompiledGraph {
-    /// The symbols' values from equations; `None` when one stays unknown.
-    fn solve(&self, equations: &[(ExprId, i64)]) -> Option<Symbols> {
-        let mut known = vec![None; self.program.exprs.symbols().len()];
-        self.program.exprs.solve(equations, &mut known);
-        known.into_iter().collect()
-    }
-
-    fn symbols_of(&self, args: &[Bound<'_, PyAny>]) -> PyResult<Symbols> {
-        let mut equations: SmallVec<[(ExprId, i64); 16]> = SmallVec::new();
-        for &(expr, reading) in &self.readings {
-            let value = match reading {
-                Reading::Argument(i) => args[i].extract::<i64>()?,
-                Reading::Axis(i, axis) => {
-                    let view = self.context.exchange.view(&args[i])?;
-                    *view.dims().get(axis).ok_or_else(|| errors::internal(format!("argument {i} has no axis {axis}")))?
-                }
-            };
-            equations.push((expr, value));
-        }
-        self.solve(&equations).ok_or_else(|| errors::internal("the sizes of the arguments do not determine all symbols".to_owned()))
-    }
-
     /// The runner for these symbol values, built at first use.
     fn runner(&self, py: Python<'_>, symbols: &Symbols) -> PyResult<Arc<Runner>> {
         if let Some(found) = self.runners.lock().unwrap_or_else(PoisonError::into_inner).get(symbols) {
@@ -154,14 +172,7 @@ impl CompiledGraph {
         let built = py.detach(|| build(&self.program, symbols, &self.device, config, self.store.as_ref()));
         let artifact = match built.map_err(|e| errors::build(py, &e))? {
             Built::Ready(artifact) => Arc::from(artifact),
-            Built::Unsupported(calls) => {
-                let lines: Vec<String> = calls.iter().map(ToString::to_string).collect();
-                let error = errors::new(py, "UnsupportedError", &format!("cannot compile:\n  {}", lines.join("\n  ")));
-                let nodes: Vec<(String, String, String)> =
-                    calls.iter().map(|c| (c.name.clone(), c.target.clone(), c.error.to_string())).collect();
-                error.value(py).setattr("nodes", nodes)?;
-                return Err(error);
-            }
+            Built::Unsupported(calls) => return Err(unsupported(py, &calls)?),
         };
         *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&artifact));
         Ok(Arc::new(Runner::new(artifact)))
@@ -182,7 +193,7 @@ impl CompiledGraph {
         let runner = match self.only.get() {
             Some(runner) => runner.clone(),
             None => {
-                let symbols = self.symbols_of(&items)?;
+                let symbols = symbols_of(&self.program, &self.readings, &self.context.exchange, &items)?;
                 let runner = self.runner(py, &symbols)?;
                 let runner = self.admit(py, &symbols, runner, &items)?;
                 if symbols.is_empty() {
@@ -193,6 +204,14 @@ impl CompiledGraph {
             }
         };
         runner.call(py, &self.context, &items, &self.constants)
+    }
+
+    /// The captured program and the symbols' values that it was built for so far, for compiling it elsewhere.
+    fn captured<'py>(&self, py: Python<'py>) -> (Bound<'py, PyBytes>, Vec<Vec<i64>>) {
+        let runners = self.runners.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut bindings: Vec<Vec<i64>> = runners.keys().map(|s| s.to_vec()).collect();
+        bindings.sort();
+        (PyBytes::new(py, &canonical_bytes(&self.program)), bindings)
     }
 
     /// Why the graph built last was not in the cache: the nearest entry and the first field that differs.

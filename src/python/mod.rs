@@ -1,6 +1,7 @@
 //! The extension module `torch_clutch._clutch`.
 
 mod cache;
+mod captured;
 pub mod errors;
 mod graph;
 mod settings;
@@ -59,6 +60,9 @@ fn _clutch(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(supported_operators, m)?)?;
     m.add_function(wrap_pyfunction!(graph::compile, m)?)?;
     m.add_function(wrap_pyfunction!(settings::device_info, m)?)?;
+    m.add_class::<captured::Captured>()?;
+    m.add_function(wrap_pyfunction!(captured::capture, m)?)?;
+    m.add_function(wrap_pyfunction!(captured::compile_captured, m)?)?;
     m.add_function(wrap_pyfunction!(cache::cache_stats, m)?)?;
     m.add_function(wrap_pyfunction!(cache::cache_ls, m)?)?;
     m.add_function(wrap_pyfunction!(cache::cache_verify, m)?)?;

@@ -74,6 +74,15 @@ impl Settings {
         Some(store.clone())
     }
 
+    /// The cache that the options name; it must be usable.
+    pub fn required_store(&self, py: Python<'_>) -> PyResult<Store> {
+        let store = self.store().filter(|s| s.directory().is_some());
+        store.ok_or_else(|| {
+            let place = self.cache_dir.as_ref().map_or_else(|| "no directory".to_owned(), |d| d.display().to_string());
+            errors::new(py, "CacheError", &format!("the cache is off or cannot be used ({place}); see `clutch cache stats`"))
+        })
+    }
+
     /// The device that the options name.
     pub fn device(&self, py: Python<'_>) -> PyResult<Device> {
         let target = Target::parse(&self.target).map_err(|e| errors::new(py, "TargetError", &e.to_string()))?;
@@ -102,5 +111,6 @@ pub fn device_info<'py>(py: Python<'py>, settings: Settings) -> PyResult<Bound<'
         Device::Elsewhere(topology) => topology.devices().map_err(|e| errors::plugin(py, &e))?.len(),
     };
     info.set_item("devices", count)?;
+    info.set_item("memory_bytes", device.memory())?;
     Ok(info)
 }

@@ -33,6 +33,7 @@ mod softmax;
 mod sort;
 mod special;
 mod special_fits;
+mod statistics;
 mod strided;
 pub mod table;
 mod view;

@@ -25,7 +25,7 @@ pub const OPS: Family = &[
 ];
 
 /// Sorted values and their positions along an axis; equal elements keep their order.
-fn sorted(l: &mut Lowering<'_>, x: ValueId, axis: usize, descending: bool) -> Result<(ValueId, ValueId), LowerError> {
+pub(super) fn sorted(l: &mut Lowering<'_>, x: ValueId, axis: usize, descending: bool) -> Result<(ValueId, ValueId), LowerError> {
     let ty = l.b.ty(x).clone();
     if ty.rank() == 0 || ty.numel() == 0 {
         return Ok((x, filled(l, Scalar::Int(0), DType::S64, &ty.dims)?));

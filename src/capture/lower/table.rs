@@ -38,6 +38,7 @@ pub const FAMILIES: &[(&str, Family)] = &[
     ("softmax", super::softmax::OPS),
     ("sort", super::sort::OPS),
     ("special", super::special::OPS),
+    ("statistics", super::statistics::OPS),
     ("strided", super::strided::OPS),
     ("view", super::view::OPS),
 ];

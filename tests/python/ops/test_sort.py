@@ -77,7 +77,7 @@ def compiled_positions(x: torch.Tensor) -> torch.Tensor:
 @pytest.mark.parametrize("descending", [False, True])
 def test_ties_keep_their_order(descending: bool) -> None:
     for x in (ints(5, 40, low=0, high=4), ints(5, 40, low=0, high=4).float(), bools(5, 40), ints(5, 40, low=0, high=4).bfloat16()):
-        check(lambda x: (x.sort(1, stable=True, descending=descending), x.argsort(0, stable=True, descending=descending)), x)
+        check(lambda x: (x.sort(dim=1, stable=True, descending=descending), torch.argsort(x, dim=0, stable=True, descending=descending)), x)
 
 
 def test_special_values() -> None:
