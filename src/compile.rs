@@ -45,17 +45,23 @@ pub struct Compiled {
     pub stored: bool,
 }
 
+/// The compiler options for a device.
+pub fn compile_options(device: &Device) -> CompileOptions {
+    let mut options = CompileOptions::default();
+    if device.is_cpu() {
+        for &(name, value) in crate::emit::CPU_OVERRIDES {
+            options = options.with_override(name, value);
+        }
+    }
+    options
+}
+
 /// The executable of an emitted program: from the cache, or compiled and put there.
 ///
 /// # Errors
 /// When the plugin refuses the program. Failures of the cache are counted misses.
 pub fn compile(hlo: &[u8], device: &Device, store: Option<&Store>, label: &str) -> Result<Compiled, BuildError> {
-    let mut options = CompileOptions::default();
-    if matches!(device, Device::Here(client) if client.platform_name().eq_ignore_ascii_case("cpu")) {
-        for &(name, value) in crate::emit::CPU_OVERRIDES {
-            options = options.with_override(name, value);
-        }
-    }
+    let options = compile_options(device);
     let record = executable_key(hlo, &options, device)?;
     let mut lead = None;
     if let Some(store) = store {

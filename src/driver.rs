@@ -35,6 +35,8 @@ pub struct Config {
     pub dump_dir: Option<PathBuf>,
     /// Keep the texts for [`Report`]; then the graph key is not asked, since a hit has no texts.
     pub keep_texts: bool,
+    /// Keep the emitted programs for [`Report`]; then the graph key is not asked, since a hit has none.
+    pub keep_programs: bool,
 }
 
 /// Why a program could not be built.
@@ -84,6 +86,8 @@ pub struct Report {
     pub graph_text: Option<String>,
     /// Text of the emitted program, when texts are kept.
     pub hlo_text: Option<String>,
+    /// Key and bytes of the main program and the weight program, when programs are kept.
+    pub programs: Vec<(KeyRecord, Vec<u8>)>,
 }
 
 /// Why the cache did not give a program.
@@ -132,6 +136,7 @@ pub fn build(program: &Program, symbols: &[i64], device: &Device, config: &Confi
     let mut miss = None;
     if let Some(store) = store
         && !config.keep_texts
+        && !config.keep_programs
         && config.dump_dir.is_none()
     {
         match from_cache(&key, device, store) {
@@ -229,6 +234,19 @@ impl Build<'_> {
             inputs: program.inputs.len(),
         };
         self.remember(&key, &recipe, &main, weights.as_ref());
+        tracing::info!(
+            key = %key.key(),
+            nodes = self.report.nodes.0,
+            nodes_after_passes = self.report.nodes.1,
+            instructions = self.report.instructions,
+            hlo_bytes = self.report.hlo_bytes,
+            lower_us = self.report.lower_ns / 1000,
+            passes_us = self.report.passes_ns / 1000,
+            emit_us = self.report.emit_ns / 1000,
+            compile_us = self.report.compile_ns / 1000,
+            weight_program = weights.is_some(),
+            "a graph was compiled"
+        );
         Ok(Artifact { recipe, main: main.code, weights: weights.map(|w| w.code), key, report: self.report })
     }
 
@@ -266,6 +284,9 @@ impl Build<'_> {
         let start = Instant::now();
         let compiled = compile::compile(&program.bytes, self.device, self.store, role)?;
         self.report.compile_ns += nanos(start);
+        if self.config.keep_programs {
+            self.report.programs.push((compiled.record.clone(), program.bytes));
+        }
         Ok(compiled)
     }
 }

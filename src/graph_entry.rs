@@ -36,12 +36,14 @@ impl GraphEntry {
     }
 }
 
-fn put(out: &mut Vec<u8>, bytes: &[u8]) {
+/// Appends a length and the bytes.
+pub(crate) fn put(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend((bytes.len() as u32).to_le_bytes());
     out.extend(bytes);
 }
 
-fn take<'a>(bytes: &mut &'a [u8]) -> Option<&'a [u8]> {
+/// Takes what [`put`] appended.
+pub(crate) fn take<'a>(bytes: &mut &'a [u8]) -> Option<&'a [u8]> {
     let (length, rest) = bytes.split_first_chunk::<4>()?;
     let (found, rest) = rest.split_at_checked(u32::from_le_bytes(*length) as usize)?;
     *bytes = rest;

@@ -13,4 +13,5 @@ pub mod python;
 pub mod recipe;
 pub mod recipe_codec;
 pub mod runtime;
+pub mod saved;
 pub mod target;

@@ -25,7 +25,7 @@ pub fn encode(recipe: &Recipe) -> Vec<u8> {
         recipe.sinks.iter().map(sink_bytes).collect(),
         recipe.mutations.iter().map(|&(i, o)| (i as u64, o as u64)).collect(),
         recipe.inputs as u64,
-        recipe.mutation_orders.iter().map(|o| order_bytes(o)).collect(),
+        recipe.mutation_orders.iter().map(order_bytes).collect(),
     );
     bincode::encode_to_vec(wire, bincode::config::standard()).expect("plain vectors and numbers always encode")
 }

@@ -11,7 +11,7 @@ from torch._functorch.partitioners import min_cut_rematerialization_partition
 from torch._guards import TracingContext
 from torch.utils._python_dispatch import _disable_current_modes
 
-from . import _clutch, inspection
+from . import _clutch, capturing, inspection
 from .decompositions import table
 from .errors import ClutchError, UnsupportedError, for_dynamo
 from .options import Options, note_once
@@ -85,8 +85,11 @@ def compile_fx(
     gm: torch.fx.GraphModule, static: Sequence[int], settings: dict[str, Any], options: Options, phase: str
 ) -> Callable:
     """Compiles one FX graph; parts that cannot be compiled run in eager unless ``fallback="error"``."""
+    taker = capturing.active()
     try:
         with _disable_current_modes():
+            if isinstance(taker, capturing.Capture):
+                return taker.take(gm, static, settings, phase)
             compiled = _clutch.compile(gm, list(static), settings)
     except UnsupportedError as error:
         if not error.nodes:
@@ -97,6 +100,8 @@ def compile_fx(
         return compile_in_parts(gm, {name for name, _, _ in error.nodes}, settings, compile_fx, options, phase)
     _last.compiled = compiled
     inspection.record(gm, compiled, phase)
+    if taker is not None:
+        taker.add(gm, compiled, settings, phase)
     return compiled
 
 

@@ -54,7 +54,7 @@ class SavedModelError(ClutchError):
 
 @functools.cache
 def _dynamo_class(kind: type[ClutchError]) -> type[ClutchError]:
-    """A subclass of ``kind`` that is also Dynamo's ``ShortenTraceback``: ``torch.compile`` passes those on with their own type."""
+    """A subclass of ``kind`` that is also Dynamo's ``ShortenTraceback``, which ``torch.compile`` passes on as it is."""
     from torch._dynamo.exc import ShortenTraceback
 
     def construct(self: ClutchError, message: str) -> None:

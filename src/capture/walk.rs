@@ -340,10 +340,10 @@ impl<'py> Walk<'py> {
         let args = node.getattr(intern!(self.py, "args"))?;
         let args = args.cast::<PyTuple>().map_err(PyErr::from)?;
         let target = self.target(node)?;
-        if self.program.targets[target as usize] == "_operator.getitem" {
-            if let Some(held) = self.getitem(args)? {
-                return Ok(held);
-            }
+        if self.program.targets[target as usize] == "_operator.getitem"
+            && let Some(held) = self.getitem(args)?
+        {
+            return Ok(held);
         }
         if let Some(v) = &val
             && let Some(size) = self.int_size(v)?

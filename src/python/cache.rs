@@ -87,7 +87,7 @@ fn entry<'py>(py: Python<'py>, e: &EntryInfo) -> PyResult<Bound<'py, PyDict>> {
     info.set_item("key", e.key.to_string())?;
     info.set_item("kind", e.record.kind().name())?;
     info.set_item("layer", layer_name(&e.layer))?;
-    info.set_item("path", &e.path)?;
+    info.set_item("path", e.path.to_string_lossy())?;
     info.set_item("file_bytes", e.file_bytes)?;
     info.set_item("payload_bytes", e.payload_bytes)?;
     info.set_item("last_used", e.last_used.duration_since(UNIX_EPOCH).map_or(0.0, |d| d.as_secs_f64()))?;
@@ -127,7 +127,7 @@ pub fn cache_verify<'py>(py: Python<'py>, settings: CacheSettings, remove: bool,
     for b in &found.bad {
         let one = PyDict::new(py);
         one.set_item("layer", layer_name(&b.layer))?;
-        one.set_item("path", &b.path)?;
+        one.set_item("path", b.path.to_string_lossy())?;
         one.set_item("problem", b.problem.to_string())?;
         one.set_item("removed", b.removed)?;
         bad.append(one)?;

@@ -4,6 +4,7 @@ mod cache;
 mod captured;
 pub mod errors;
 mod graph;
+mod logs;
 mod settings;
 
 use pyo3::prelude::*;
@@ -51,6 +52,9 @@ fn supported_operators() -> Vec<&'static str> {
 
 #[pymodule]
 fn _clutch(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    if let Some(complaint) = logs::start() {
+        tracing::warn!("{complaint}");
+    }
     m.add("__version__", env!("CARGO_PKG_VERSION"))?;
     m.add_class::<graph::CompiledGraph>()?;
     m.add_function(wrap_pyfunction!(metrics, m)?)?;

@@ -50,6 +50,7 @@ impl Settings {
             torch_version: self.torch_version.clone(),
             dump_dir: self.dump_dir.clone(),
             keep_texts: self.keep_texts,
+            keep_programs: false,
         }
     }
 

@@ -18,7 +18,7 @@ COMMANDS = {
 
 
 class Commands(click.Group):
-    """A group whose commands are imported at first use, since some need PyTorch. Errors of Clutch are shown without a traceback."""
+    """Commands imported at first use, since some need PyTorch; errors of Clutch are shown without a traceback."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted(COMMANDS)

@@ -185,11 +185,9 @@ def verify(settings: dict[str, Any], repair: bool, as_json: bool) -> None:
         show(info)
     else:
         console = Console()
-        if info["bad"]:
-            made = table("file", "problem", "removed")
-            for b in info["bad"]:
-                made.add_row(b["path"], b["problem"], "yes" if b["removed"] else "no")
-            console.print(made)
+        for b in info["bad"]:
+            note = " (removed)" if b["removed"] else ""
+            console.print(f"{b['path']}: {b['problem']}{note}", highlight=False, markup=False, soft_wrap=True)
         console.print(
             f"{info['good']} entries are good ({human(info['good_bytes'])}), {len(info['bad'])} bad", highlight=False
         )
@@ -199,8 +197,8 @@ def verify(settings: dict[str, Any], repair: bool, as_json: bool) -> None:
             )
         elif left:
             console.print(
-                "what is left is not the cache's to remove (other users' files, later versions, strays, shared directories); "
-                "it is never loaded: delete it by hand if it is not wanted",
+                "what is left is not the cache's to remove (other users' files, later versions, strays, shared "
+                "directories); it is never loaded: delete it by hand if it is not wanted",
                 highlight=False,
             )
     if left:
@@ -282,7 +280,10 @@ def import_(settings: dict[str, Any], file: str, as_json: bool) -> None:
 @as_json
 @click.pass_obj
 def explain(settings: dict[str, Any], key: str, other: str | None, as_json: bool) -> None:
-    """What the entry KEY depends on, and how it differs from OTHER (default: the nearest entry). Prefixes of keys will do."""
+    """What the entry KEY depends on, and how it differs from OTHER (default: the nearest entry).
+
+    Prefixes of keys will do.
+    """
     info = _clutch.cache_explain(settings, key, other)
     if as_json:
         show(info)

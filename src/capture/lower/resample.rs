@@ -33,6 +33,12 @@ pub const OPS: Family = &[
     ("aten.upsample_trilinear3d_backward.default", |l, c| interpolate_backward(l, c, 3, Kernel::Linear)),
     ("aten.upsample_bicubic2d.default", |l, c| interpolate(l, c, 2, Kernel::Cubic)),
     ("aten.upsample_bicubic2d_backward.default", |l, c| interpolate_backward(l, c, 2, Kernel::Cubic)),
+    ("aten._upsample_bilinear2d_aa.default", |l, c| interpolate(l, c, 2, LINEAR_AA)),
+    ("aten._upsample_bilinear2d_aa_backward.default", |l, c| interpolate_backward(l, c, 2, LINEAR_AA)),
+    ("aten._upsample_bicubic2d_aa.default", |l, c| interpolate(l, c, 2, CUBIC_AA)),
+    ("aten._upsample_bicubic2d_aa_backward.default", |l, c| interpolate_backward(l, c, 2, CUBIC_AA)),
+    ("aten._upsample_lanczos2d_aa.default", |l, c| interpolate(l, c, 2, LANCZOS_AA)),
+    ("aten._upsample_lanczos2d_aa_backward.default", |l, c| interpolate_backward(l, c, 2, LANCZOS_AA)),
 ];
 
 type Built = Result<ValueId, LowerError>;
@@ -139,7 +145,7 @@ fn adaptive_backward(l: &mut Lowering<'_>, c: &Call<'_>, n: usize) -> Result<Out
 }
 
 /// How an interpolation weighs its neighbours.
-#[derive(Clone, Copy, PartialEq)]
+#[derive(Clone, Copy)]
 enum Kernel {
     /// One neighbour; `exact` takes the one nearest to the centre.
     Nearest { exact: bool },
@@ -147,6 +153,46 @@ enum Kernel {
     Linear,
     /// Four neighbours, the cubic of a = -0.75.
     Cubic,
+    /// All neighbours under a filter that widens with the step, so that shrinking averages.
+    Wide {
+        /// Reach of the filter in elements, at step 1 and below.
+        reach: f64,
+        /// The filter at a distance.
+        filter: fn(f64) -> f64,
+    },
+}
+
+const LINEAR_AA: Kernel = Kernel::Wide { reach: 1.0, filter: |d| (1.0 - d.abs()).max(0.0) };
+
+const CUBIC_AA: Kernel = Kernel::Wide {
+    reach: 2.0,
+    filter: |d| {
+        const A: f64 = -0.5;
+        match d.abs() {
+            d if d < 1.0 => ((A + 2.0) * d - (A + 3.0)) * d * d + 1.0,
+            d if d < 2.0 => ((A * d - 5.0 * A) * d + 8.0 * A) * d - 4.0 * A,
+            _ => 0.0,
+        }
+    },
+};
+
+const LANCZOS_AA: Kernel = Kernel::Wide {
+    reach: 3.0,
+    filter: |d| {
+        let sinc = |x: f64| if x == 0.0 { 1.0 } else { (std::f64::consts::PI * x).sin() / (std::f64::consts::PI * x) };
+        if d.abs() < 3.0 { sinc(d) * sinc(d / 3.0) } else { 0.0 }
+    },
+};
+
+/// Taps of the output at `o` under a filter that widens with the step; their weights sum to 1.
+fn wide_taps(o: i64, step: f64, input: i64, reach: f64, filter: fn(f64) -> f64) -> Vec<(i64, f64)> {
+    let stretch = step.max(1.0);
+    let (centre, reach) = (step * (o as f64 + 0.5), reach * stretch);
+    let start = ((centre - reach + 0.5) as i64).max(0);
+    let end = ((centre + reach + 0.5) as i64).min(input);
+    let row: Vec<(i64, f64)> = (start..end).map(|i| (i, filter((i as f64 - centre + 0.5) / stretch))).collect();
+    let sum: f64 = row.iter().map(|(_, w)| w).sum();
+    row.into_iter().map(|(i, w)| (i, w / sum)).collect()
 }
 
 /// Input steps an output step; the scale that the user gave counts before the sizes.
@@ -192,6 +238,7 @@ fn taps(kernel: Kernel, input: i64, output: i64, align: bool, scale: Option<f64>
                 let t = round(at - low).clamp(0.0, 1.0);
                 cubic(t).iter().zip(-1..).map(|(&w, d)| (inside(low as i64 + d), w)).collect()
             }
+            Kernel::Wide { reach, filter } => wide_taps(o, step, input, reach, filter),
         })
         .collect()
 }

@@ -1,14 +1,13 @@
 //! Special functions, by fits and expansions that hold for `F64` and are evaluated in the compute type.
 
 use clutch_graph::op::{BinaryOp, CompareDir, UnaryOp};
-use clutch_graph::{DType, Op, ValueId};
+use clutch_graph::{DType, ValueId};
 
-use super::arithmetic::truncate;
 use super::elementwise::composite;
-use super::helpers::{cast, fit, in_compute_type, operand, place};
+use super::helpers::{cast, in_compute_type, operand, place};
 use super::special_fits::{ERFCX, I0E_FAR, I0E_NEAR, I1E_FAR, I1E_NEAR};
 use super::table::Family;
-use super::{Call, LowerError, Lowering, Outputs, many, one};
+use super::{Call, LowerError, Lowering, Outputs, one};
 
 /// Operators of this family.
 pub const OPS: Family = &[
@@ -31,19 +30,17 @@ pub const OPS: Family = &[
     ("aten.special_i0e.default", |l, c| composite(l, c, |l, x| bessel(l, x, &I0E_NEAR, &I0E_FAR, false, false))),
     ("aten.special_i1.default", |l, c| composite(l, c, |l, x| bessel(l, x, &I1E_NEAR, &I1E_FAR, true, true))),
     ("aten.special_i1e.default", |l, c| composite(l, c, |l, x| bessel(l, x, &I1E_NEAR, &I1E_FAR, true, false))),
-    ("aten.ldexp.Tensor", ldexp),
-    ("aten.frexp.Tensor", frexp),
-    ("aten.nextafter.default", nextafter),
 ];
 
 type Built = Result<ValueId, LowerError>;
 
-fn with(l: &mut Lowering<'_>, op: BinaryOp, x: ValueId, value: f64) -> Built {
+/// `x op value`.
+pub(super) fn with(l: &mut Lowering<'_>, op: BinaryOp, x: ValueId, value: f64) -> Built {
     Ok(l.b.binary_scalar(op, x, value)?)
 }
 
 /// Sum of Chebyshev polynomials of `y` by Clenshaw's recurrence.
-fn chebyshev(l: &mut Lowering<'_>, y: ValueId, coefficients: &[f64]) -> Built {
+pub(super) fn chebyshev(l: &mut Lowering<'_>, y: ValueId, coefficients: &[f64]) -> Built {
     let double = l.b.add(y, y)?;
     let mut previous = l.b.full_like(y, 0.0)?;
     let mut current = previous;
@@ -59,7 +56,7 @@ fn chebyshev(l: &mut Lowering<'_>, y: ValueId, coefficients: &[f64]) -> Built {
 }
 
 /// A polynomial, highest coefficient first.
-fn polynomial(l: &mut Lowering<'_>, x: ValueId, coefficients: &[f64]) -> Built {
+pub(super) fn polynomial(l: &mut Lowering<'_>, x: ValueId, coefficients: &[f64]) -> Built {
     let mut sum = l.b.full_like(x, coefficients[0])?;
     for &c in &coefficients[1..] {
         let product = l.b.mul(sum, x)?;
@@ -108,7 +105,8 @@ fn erfc(l: &mut Lowering<'_>, x: ValueId) -> Built {
 fn erfcx(l: &mut Lowering<'_>, x: ValueId) -> Built {
     let size = l.b.unary(UnaryOp::Abs, x)?;
     let scaled = erfcx_positive(l, size)?;
-    let g = gauss(l, x, true)?;
+    let bounded = with(l, BinaryOp::Max, x, -30.0)?;
+    let g = gauss(l, bounded, true)?;
     let double = l.b.add(g, g)?;
     let other = l.b.sub(double, scaled)?;
     let negative = l.b.compare_scalar(CompareDir::Lt, x, 0.0)?;
@@ -226,7 +224,7 @@ fn reduced_angle(l: &mut Lowering<'_>, x: ValueId) -> Built {
     with(l, BinaryOp::Mul, part, std::f64::consts::PI)
 }
 
-fn lgamma(l: &mut Lowering<'_>, x: ValueId) -> Built {
+pub(super) fn lgamma(l: &mut Lowering<'_>, x: ValueId) -> Built {
     let one = l.b.full_like(x, 1.0)?;
     let left = l.b.compare_scalar(CompareDir::Lt, x, 0.5)?;
     let mirrored = l.b.sub(one, x)?;
@@ -348,7 +346,7 @@ fn polygamma(l: &mut Lowering<'_>, c: &Call<'_>) -> Result<Outputs, LowerError> 
 }
 
 /// A modified Bessel function from its fits near and far; odd ones take the sign of x, unscaled ones grow by e^|x|.
-fn bessel(l: &mut Lowering<'_>, x: ValueId, near: &[f64], far: &[f64], odd: bool, grows: bool) -> Built {
+pub(super) fn bessel(l: &mut Lowering<'_>, x: ValueId, near: &[f64], far: &[f64], odd: bool, grows: bool) -> Built {
     let size = l.b.unary(UnaryOp::Abs, x)?;
     let inner = with(l, BinaryOp::Min, size, 8.0)?;
     let y = with(l, BinaryOp::Mul, inner, 0.25)?;
@@ -378,87 +376,4 @@ fn bessel(l: &mut Lowering<'_>, x: ValueId, near: &[f64], far: &[f64], odd: bool
         value = l.b.select(negative, minus, value)?;
     }
     Ok(value)
-}
-
-/// x times 2 to the power of the second operand, in two factors so that neither overflows first.
-fn ldexp(l: &mut Lowering<'_>, c: &Call<'_>) -> Result<Outputs, LowerError> {
-    let (x, e) = (operand(l, c, 0, "self")?, operand(l, c, 1, "other")?);
-    let (out, dims) = (c.out_dtype()?, c.out_dims(l)?);
-    let x = place(l, x, out.compute_type(), &dims)?;
-    let e = place(l, e, out.compute_type(), &dims)?;
-    let two = l.b.full_like(x, 2.0)?;
-    let half = with(l, BinaryOp::Mul, e, 0.5)?;
-    let first = truncate(l, half)?;
-    let second = l.b.sub(e, first)?;
-    let (a, b) = (l.b.binary(BinaryOp::Pow, two, first)?, l.b.binary(BinaryOp::Pow, two, second)?);
-    let y = l.b.mul(x, a)?;
-    let y = l.b.mul(y, b)?;
-    one(cast(l, y, out)?)
-}
-
-/// Fraction in [1/2, 1) and power of two, from the bits; numbers below the normal range are scaled up first.
-fn frexp(l: &mut Lowering<'_>, c: &Call<'_>) -> Result<Outputs, LowerError> {
-    let x = c.tensor(l, 0, "self")?;
-    let dtype = l.b.dtype(x);
-    let (compute, raw, mantissa, bias) = match dtype {
-        DType::F64 => (DType::F64, DType::S64, 52, 1022),
-        _ => (DType::F32, DType::S32, 23, 126),
-    };
-    let x = cast(l, x, compute)?;
-    let size = l.b.unary(UnaryOp::Abs, x)?;
-    let tiny =
-        l.b.compare_scalar(CompareDir::Lt, size, if compute == DType::F64 { f64::MIN_POSITIVE } else { f32::MIN_POSITIVE.into() })?;
-    let scale = f64::from(mantissa + 2);
-    let scaled = with(l, BinaryOp::Mul, x, scale.exp2())?;
-    let normal = l.b.select(tiny, scaled, x)?;
-    let bits = l.b.op(Op::Bitcast(raw), [normal])?;
-    let field = l.b.binary_int(BinaryOp::ShiftRightLogical, bits, i64::from(mantissa))?;
-    let mask = if compute == DType::F64 { 0x7FF } else { 0xFF };
-    let field = l.b.binary_int(BinaryOp::And, field, mask)?;
-    let exponent = l.b.binary_int(BinaryOp::Sub, field, bias)?;
-    let cleared = l.b.binary_int(BinaryOp::And, bits, !(mask << mantissa))?;
-    let halves = l.b.binary_int(BinaryOp::Or, cleared, bias << mantissa)?;
-    let fraction = l.b.op(Op::Bitcast(compute), [halves])?;
-    let lower = l.b.binary_int(BinaryOp::Sub, exponent, i64::from(mantissa) + 2)?;
-    let exponent = l.b.select(tiny, lower, exponent)?;
-    let finite = l.b.unary(UnaryOp::IsFinite, x)?;
-    let nonzero = l.b.compare_scalar(CompareDir::Ne, x, 0.0)?;
-    let ordinary = l.b.binary(BinaryOp::And, finite, nonzero)?;
-    let zero = l.b.full_like(exponent, 0.0)?;
-    let exponent = l.b.select(ordinary, exponent, zero)?;
-    let fraction = l.b.select(ordinary, fraction, x)?;
-    many([cast(l, fraction, dtype)?, cast(l, exponent, DType::S32)?])
-}
-
-/// The neighbour of x in the direction of the second operand, by stepping the bits.
-fn nextafter(l: &mut Lowering<'_>, c: &Call<'_>) -> Result<Outputs, LowerError> {
-    let (x, y) = (c.tensor(l, 0, "self")?, c.tensor(l, 1, "other")?);
-    let (out, dims) = (c.out_dtype()?, c.out_dims(l)?);
-    let raw = match out {
-        DType::F64 => DType::S64,
-        DType::F32 => DType::S32,
-        DType::BF16 | DType::F16 => DType::S16,
-        _ => return Err(LowerError::unsupported("neighbours in this element type")),
-    };
-    let x = fit(l, x, out, &dims)?;
-    let y = fit(l, y, out, &dims)?;
-    let bits = l.b.op(Op::Bitcast(raw), [x])?;
-    let (one_, minus) = (l.b.full_int(raw, &dims, 1)?, l.b.full_int(raw, &dims, -1)?);
-    let zero = l.b.full_like(x, 0.0)?;
-    let upward = l.b.compare(CompareDir::Gt, y, x)?;
-    let positive = l.b.compare(CompareDir::Gt, x, zero)?;
-    let away = l.b.compare(CompareDir::Eq, upward, positive)?;
-    let step = l.b.select(away, one_, minus)?;
-    let moved = l.b.add(bits, step)?;
-    let moved = l.b.op(Op::Bitcast(out), [moved])?;
-    let smallest = l.b.op(Op::Bitcast(out), [one_])?;
-    let below = l.b.unary(UnaryOp::Neg, smallest)?;
-    let from_zero = l.b.select(upward, smallest, below)?;
-    let is_zero = l.b.compare(CompareDir::Eq, x, zero)?;
-    let moved = l.b.select(is_zero, from_zero, moved)?;
-    let equal = l.b.compare(CompareDir::Eq, x, y)?;
-    let moved = l.b.select(equal, y, moved)?;
-    let (x_nan, y_nan) = (l.b.compare(CompareDir::Ne, x, x)?, l.b.compare(CompareDir::Ne, y, y)?);
-    let moved = l.b.select(y_nan, y, moved)?;
-    one(l.b.select(x_nan, x, moved)?)
 }

@@ -1,0 +1,123 @@
+//! Capturing without compiling, and compiling what another process captured (`clutch warmup`).
+
+use std::time::Instant;
+
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict, PyList};
+
+use super::errors;
+use super::graph::{Reading, readings, solve, symbols_of, unsupported};
+use super::settings::Settings;
+use crate::capture::canonical::canonical_bytes;
+use crate::capture::expr::ExprId;
+use crate::capture::lower::{LowerOptions, lower};
+use crate::capture::program::{Arg, Meta, Program, ValueRef};
+use crate::capture::read::read_program;
+use crate::capture::walk::walk;
+use crate::compile::{Code, describe};
+use crate::driver::{Built, build};
+use crate::runtime::dlpack::Exchange;
+
+/// An FX graph that was captured and not compiled.
+#[pyclass(frozen, module = "torch_clutch._clutch")]
+pub struct Captured {
+    program: Program,
+    constants: Vec<Option<Py<PyAny>>>,
+    readings: Vec<(ExprId, Reading)>,
+    exchange: Exchange,
+}
+
+/// Captures `gm`. Raises UnsupportedError with a `nodes` list when calls cannot be lowered, as compiling it would.
+#[pyfunction]
+pub fn capture(py: Python<'_>, gm: &Bound<'_, PyAny>, static_inputs: Vec<usize>, settings: Settings) -> PyResult<Captured> {
+    let walked = walk(gm, &static_inputs).map_err(|e| errors::walk(py, e))?;
+    if let Some(symbols) = solve(&walked.program, &walked.hints) {
+        let options = LowerOptions { precision: settings.config().precision };
+        let lowered = lower(&walked.program, &symbols, options).map_err(|e| errors::internal(e.to_string()))?;
+        if !lowered.unsupported.is_empty() {
+            return Err(unsupported(py, &lowered.unsupported)?);
+        }
+    }
+    let readings = readings(&walked.program);
+    Ok(Captured { program: walked.program, constants: walked.constants, readings, exchange: Exchange::get(py)? })
+}
+
+#[pymethods]
+impl Captured {
+    /// The program's bytes, which are equal for equal programs.
+    fn program<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        PyBytes::new(py, &canonical_bytes(&self.program))
+    }
+
+    /// The symbols' values that a call with these arguments gives.
+    fn symbols(&self, args: Vec<Bound<'_, PyAny>>) -> PyResult<Vec<i64>> {
+        Ok(symbols_of(&self.program, &self.readings, &self.exchange, &args)?.to_vec())
+    }
+
+    /// What a call would give: for each result None, an integer, the argument or constant itself, or (sizes, strides) of a new tensor.
+    fn outputs<'py>(&self, py: Python<'py>, symbols: Vec<i64>, args: Vec<Bound<'py, PyAny>>) -> PyResult<Bound<'py, PyList>> {
+        let list = PyList::empty(py);
+        let eval = |size| self.program.exprs.eval(size, &symbols).map_err(|e| errors::internal(e.to_string()));
+        for output in &self.program.outputs {
+            match output {
+                Arg::Value(ValueRef::Input(i)) => list.append(&args[*i as usize])?,
+                Arg::Value(ValueRef::Constant(i)) => list.append(self.constants.get(*i as usize).and_then(Option::as_ref))?,
+                Arg::Value(node @ ValueRef::Node(n, o)) => match self.program.meta(*node) {
+                    Some(tensor) => {
+                        let sizes = tensor.shape.iter().map(|s| eval(*s)).collect::<PyResult<Vec<i64>>>()?;
+                        let strides = tensor.strides.iter().map(|s| eval(*s)).collect::<PyResult<Vec<i64>>>()?;
+                        list.append((sizes, strides))?;
+                    }
+                    None => match self.program.nodes[*n as usize].outputs.get(*o as usize) {
+                        Some(Meta::Int(size)) => list.append(eval(*size)?)?,
+                        _ => list.append(py.None())?,
+                    },
+                },
+                Arg::Int(i) => list.append(i)?,
+                Arg::Size(size) => list.append(eval(*size)?)?,
+                _ => list.append(py.None())?,
+            }
+        }
+        Ok(list)
+    }
+}
+
+/// Compiles a captured program into the cache, with its symbols bound, and says what it is.
+///
+/// Raises CacheError when the cache cannot be used or did not keep the result.
+#[pyfunction]
+pub fn compile_captured<'py>(py: Python<'py>, program: &[u8], symbols: Vec<i64>, settings: Settings) -> PyResult<Bound<'py, PyDict>> {
+    let store = settings.required_store(py)?;
+    let device = settings.device(py)?;
+    let config = settings.config();
+    let program = read_program(program).map_err(|e| errors::internal(e.to_string()))?;
+    let start = Instant::now();
+    let built = py.detach(|| build(&program, &symbols, &device, &config, Some(&store)));
+    let artifact = match built.map_err(|e| errors::build(py, &e))? {
+        Built::Ready(artifact) => artifact,
+        Built::Unsupported(calls) => return Err(unsupported(py, &calls)?),
+    };
+    let seconds = start.elapsed();
+    let hit = artifact.report.graph_hit;
+    if !hit && !store.entry_path(&artifact.key).is_some_and(|path| path.exists()) {
+        let why = if store.stats().put_failures > 0 || store.stats().too_large > 0 {
+            "it could not be written: is the disk full, the directory read-only, or the bound too small?"
+        } else {
+            "the plugin cannot serialise it"
+        };
+        return Err(errors::new(py, "CacheError", &format!("compiled, but the cache did not keep the result: {why}")));
+    }
+    let info = PyDict::new(py);
+    info.set_item("key", artifact.key.key().to_string())?;
+    info.set_item("cached", hit)?;
+    info.set_item("seconds", seconds.as_secs_f64())?;
+    for (role, code) in [("main", Some(&artifact.main)), ("weights", artifact.weights.as_ref())] {
+        let about = match code {
+            Some(Code::Stored(metadata)) => Some(metadata.clone()),
+            Some(other) => other.executable().map(|e| describe(e, role, seconds, e.serialize().map_or(0, |b| b.len()))),
+            None => None,
+        };
+        info.set_item(role, about)?;
+    }
+    Ok(info)
+}
