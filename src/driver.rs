@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use clutch_cache::{KeyKind, KeyRecord, Metadata, Store};
+use clutch_graph::graph::Alias;
 use clutch_graph::op::Precision;
 use clutch_graph::{Graph, GraphError, InputKind};
 use clutch_passes::{ParameterSource, PassError, PassOptions, PassReport, split_weights};
@@ -27,6 +28,8 @@ pub struct Config {
     pub precision: Precision,
     /// No gradients are computed: what depends on weights alone may be split off.
     pub inference: bool,
+    /// Inputs that the program writes to are donated: results are computed into their memory.
+    pub donate: bool,
     /// Largest constant, in bytes, that folding may create.
     pub fold_budget_bytes: usize,
     /// PyTorch's version, as it stands in the graph key.
@@ -194,7 +197,10 @@ struct Build<'a> {
 
 impl Build<'_> {
     fn finish(mut self, program: &Program, lowered: Lowered, key: KeyRecord) -> Result<Artifact, BuildError> {
-        let Lowered { graph, sources, sinks, mutations, .. } = lowered;
+        let Lowered { mut graph, sources, sinks, mutations, .. } = lowered;
+        if self.config.donate {
+            graph.aliases = aliases(&sources, &mutations);
+        }
         self.report.nodes.0 = graph.nodes().len();
         let start = Instant::now();
         let options = PassOptions {
@@ -231,6 +237,7 @@ impl Build<'_> {
             mutation_orders: mutations.iter().map(|(input, _)| order_of(&sources, *input)).collect(),
             sinks,
             mutations,
+            donated: split.main.aliases.iter().map(|a| (a.parameter, a.output)).collect(),
             inputs: program.inputs.len(),
         };
         self.remember(&key, &recipe, &main, weights.as_ref());
@@ -289,6 +296,12 @@ impl Build<'_> {
         }
         Ok(compiled)
     }
+}
+
+/// Each placeholder that is written to, paired with the output that it becomes.
+fn aliases(sources: &[Source], mutations: &[(usize, usize)]) -> Vec<Alias> {
+    let parameter = |input: usize| sources.iter().position(|s| matches!(s, Source::Input { index, .. } if *index == input));
+    mutations.iter().filter_map(|&(input, output)| Some(Alias { output, parameter: parameter(input)? })).collect()
 }
 
 fn order_of(sources: &[Source], input: usize) -> clutch_graph::op::Axes {

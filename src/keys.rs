@@ -26,6 +26,7 @@ pub fn graph_key(program: &Program, symbols: &[i64], device: &Device, config: &C
     push_device(&mut record, device)?;
     record.push_text("precision", format!("{:?}", config.precision));
     record.push_text("inference", config.inference.to_string());
+    record.push_text("donate", config.donate.to_string());
     record.push_text("fold_budget_bytes", config.fold_budget_bytes.to_string());
     record.push_text("sizes", format!("{symbols:?}"));
     record.push_bytes("program", &canonical_bytes(program));

@@ -62,6 +62,8 @@ counters! {
     bucket_exact,
     /// Elements added by padding.
     pad_elements,
+    /// Inputs whose own memory a program wrote its result to.
+    donations,
     /// Inputs that were copied because their memory was strided or not aligned.
     input_copies,
     /// Nanoseconds in the walk of FX graphs.

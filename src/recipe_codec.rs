@@ -10,7 +10,7 @@ type TypeBytes = (u8, Vec<i64>);
 type ArgumentBytes = (u8, u64, Vec<u64>, TypeBytes, bool);
 type InterfaceBytes = (Vec<ArgumentBytes>, Vec<TypeBytes>);
 type SinkBytes = (u8, i64, Vec<u64>);
-type RecipeBytes = (InterfaceBytes, Option<InterfaceBytes>, Vec<SinkBytes>, Vec<(u64, u64)>, u64, Vec<Vec<u64>>);
+type RecipeBytes = (InterfaceBytes, Option<InterfaceBytes>, Vec<SinkBytes>, Vec<(u64, u64)>, Vec<(u64, u64)>, u64, Vec<Vec<u64>>);
 
 /// The bytes are not those of a recipe. Cache entries are verified, so this means another version wrote them.
 #[derive(Debug, thiserror::Error)]
@@ -24,6 +24,7 @@ pub fn encode(recipe: &Recipe) -> Vec<u8> {
         recipe.weights.as_ref().map(interface_bytes),
         recipe.sinks.iter().map(sink_bytes).collect(),
         recipe.mutations.iter().map(|&(i, o)| (i as u64, o as u64)).collect(),
+        recipe.donated.iter().map(|&(i, o)| (i as u64, o as u64)).collect(),
         recipe.inputs as u64,
         recipe.mutation_orders.iter().map(order_bytes).collect(),
     );
@@ -36,7 +37,7 @@ pub fn encode(recipe: &Recipe) -> Vec<u8> {
 /// When the bytes hold anything else.
 pub fn decode(bytes: &[u8]) -> Result<Recipe, RecipeError> {
     let config = bincode::config::standard().with_limit::<{ 64 << 20 }>();
-    let ((main, weights, sinks, mutations, inputs, orders), read): (RecipeBytes, usize) =
+    let ((main, weights, sinks, mutations, donated, inputs, orders), read): (RecipeBytes, usize) =
         bincode::decode_from_slice(bytes, config).map_err(|_| RecipeError)?;
     if read != bytes.len() {
         return Err(RecipeError);
@@ -46,6 +47,7 @@ pub fn decode(bytes: &[u8]) -> Result<Recipe, RecipeError> {
         weights: weights.map(interface).transpose()?,
         sinks: sinks.into_iter().map(sink).collect::<Result<_, _>>()?,
         mutations: mutations.into_iter().map(|(i, o)| (i as usize, o as usize)).collect(),
+        donated: donated.into_iter().map(|(i, o)| (i as usize, o as usize)).collect(),
         inputs: inputs as usize,
         mutation_orders: orders.into_iter().map(order).collect(),
     })

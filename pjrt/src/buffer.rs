@@ -101,6 +101,22 @@ impl Buffer {
         Ok(buffer)
     }
 
+    /// As [`Self::from_host_zero_copy`] for memory that may be written: a program that the buffer is donated to computes its aliased
+    /// output in place, and the memory then holds that output.
+    ///
+    /// # Safety
+    /// `data` is valid for reads and writes of the array's size, and nothing else reads or writes it until the buffer is dropped and
+    /// every execution that takes it is complete.
+    ///
+    /// # Errors
+    /// A dimension is invalid, or the plugin failed.
+    pub unsafe fn from_host_in_place(device: Device<'_>, data: *mut u8, dims: &[i64], ty: ElementType) -> Result<Self> {
+        check_zero_copy(data, dims, ty)?;
+        // SAFETY: forwarded to the caller.
+        let (buffer, _done) = unsafe { transfer(device, data, dims, ty, host_buffer_semantics::MUTABLE_ZERO_COPY) }?;
+        Ok(buffer)
+    }
+
     /// As [`Self::from_host_zero_copy`], and calls `release` once when the plugin no longer reads the memory: after
     /// the buffer is dropped and its uses are complete, or at once if the plugin copied. The callback may run on any
     /// thread and must not block.

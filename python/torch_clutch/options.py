@@ -74,6 +74,7 @@ class Options:
         _word("highest", "high", "medium"),
         "accuracy of float32 products; default: torch.get_float32_matmul_precision()",
     )
+    donate: bool = _option(True, _flag, "compute what is written to inputs (as optimizers do) into their own memory")
     fold_budget: int = _option(4096, _count, "largest constant, in bytes, that constant folding may create")
     cache: bool = _option(True, _flag, "keep compiled programs on disk and use them again")
     cache_dir: str | None = _option(
@@ -128,6 +129,7 @@ class Options:
             "site_packages": site_packages(),
             "precision": self.precision or torch.get_float32_matmul_precision(),
             "inference": inference,
+            "donate": self.donate,
             "fold_budget_bytes": self.fold_budget,
             "torch_version": torch.__version__,
             "dump_dir": self.dump_dir,

@@ -143,7 +143,15 @@ impl Runner {
                 fill(context, main.client(), slot, source, ty, *kept, &inputs)?;
             }
         }
-        execute(py, main, &recipe.main, &state.main, &state.weight_results, &mut state.scratch, &mut state.outputs)?;
+        for &(argument, _) in &recipe.donated {
+            let (_, ty, _) = &recipe.main.arguments[argument];
+            donate(py, main.client(), &mut state.main[argument], ty)?;
+        }
+        let executed = execute(py, main, &recipe.main, &state.main, &state.weight_results, &mut state.scratch, &mut state.outputs);
+        for &(argument, _) in &recipe.donated {
+            state.main[argument] = Slot::default();
+        }
+        executed?;
         count(&METRICS.executions);
         self.results(py, context, &inputs, state)
     }
@@ -388,6 +396,20 @@ fn upload(
     Ok(())
 }
 
+/// Lets the execution write to the memory of a slot that reads a tensor in place.
+fn donate(py: Python<'_>, client: &Client, slot: &mut Slot, ty: &TensorType) -> PyResult<()> {
+    if !slot.in_place {
+        return Ok(());
+    }
+    slot.buffer = None;
+    let data = slot.address as *mut u8;
+    // SAFETY: as for reading in place; the program writes to this tensor, and AOTAutograd gives no other argument that shares its memory.
+    let buffer = unsafe { Buffer::from_host_in_place(client.default_device(), data, &ty.dims, element_type(ty.dtype)) };
+    slot.buffer = Some(buffer.map_err(|e| errors::plugin(py, &e))?);
+    count(&METRICS.donations);
+    Ok(())
+}
+
 fn client_is_cpu(client: &Client) -> bool {
     client.platform_name().eq_ignore_ascii_case("cpu")
 }
@@ -433,13 +455,18 @@ fn write_back(context: &Context, tensor: &Bound<'_, PyAny>, buffer: Buffer, ty: 
     check(&view, ty, order)?;
     let strides = stored_strides(&view, order);
     let target = view.start().cast::<u8>();
+    if view.numel() == 0 {
+        return Ok(());
+    }
     let copy = |bytes: &[u8]| {
         // SAFETY: the output has the dense size; the tensor's memory is described by its own sizes and strides and is not the output's.
         unsafe { pack::scatter(bytes.as_ptr(), target, &ty.dims, &strides, ty.dtype.size()) };
     };
     if client_is_cpu(buffer.client()) {
         let host = buffer.host_view().map_err(|e| errors::plugin(py, &e))?;
-        copy(host.bytes());
+        if host.as_ptr() != target.cast_const() {
+            copy(host.bytes());
+        }
     } else {
         copy(&buffer.to_vec().map_err(|e| errors::plugin(py, &e))?);
     }
