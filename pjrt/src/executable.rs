@@ -115,7 +115,8 @@ impl Executable {
         // SAFETY: the executable is alive and owns the text.
         unsafe {
             self.api.call(&mut args)?;
-            Ok(string_from(args.executable_fingerprint, args.executable_fingerprint_size))
+            let bytes = slice_from(args.executable_fingerprint.cast::<u8>(), args.executable_fingerprint_size);
+            Ok(printable(bytes))
         }
     }
 
@@ -300,5 +301,22 @@ impl Executable {
         // SAFETY: the format is a static text of the plugin.
         let format = unsafe { string_from(program.format, program.format_size) };
         Ok(OptimizedProgram { format, code })
+    }
+}
+
+/// The text that `bytes` are, or their hexadecimal digits: libtpu's fingerprints are no text.
+fn printable(bytes: &[u8]) -> String {
+    match std::str::from_utf8(bytes) {
+        Ok(text) if !text.is_empty() && text.chars().all(|c| c.is_ascii_graphic()) => text.to_owned(),
+        _ => bytes.iter().map(|b| format!("{b:02x}")).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn fingerprints_are_printable() {
+        assert_eq!(super::printable(b"a1:b2"), "a1:b2");
+        assert_eq!(super::printable(&[0xff, 0, b'a']), "ff0061");
     }
 }

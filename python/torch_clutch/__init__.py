@@ -65,9 +65,7 @@ def _last() -> Any:
 
     compiled = last_compiled()
     if compiled is None:
-        raise LookupError(
-            "nothing was compiled in this thread yet; call a torch.compile(..., backend='tpu') function first"
-        )
+        raise LookupError("nothing was compiled in this thread yet; call a torch.compile(..., backend='tpu') function first")
     return compiled
 
 

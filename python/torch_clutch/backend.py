@@ -81,9 +81,7 @@ def _as_function(compiled: Callable) -> Callable:
     return run
 
 
-def compile_fx(
-    gm: torch.fx.GraphModule, static: Sequence[int], settings: dict[str, Any], options: Options, phase: str
-) -> Callable:
+def compile_fx(gm: torch.fx.GraphModule, static: Sequence[int], settings: dict[str, Any], options: Options, phase: str) -> Callable:
     """Compiles one FX graph; parts that cannot be compiled run in eager unless ``fallback="error"``."""
     taker = capturing.active()
     try:

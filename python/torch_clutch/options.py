@@ -77,9 +77,7 @@ class Options:
     donate: bool = _option(True, _flag, "compute what is written to inputs (as optimizers do) into their own memory")
     fold_budget: int = _option(4096, _count, "largest constant, in bytes, that constant folding may create")
     cache: bool = _option(True, _flag, "keep compiled programs on disk and use them again")
-    cache_dir: str | None = _option(
-        None, _text, "directory of the cache; default: clutch in the user's cache directory"
-    )
+    cache_dir: str | None = _option(None, _text, "directory of the cache; default: clutch in the user's cache directory")
     cache_size: int = _option(10 << 30, _count, "bound on the cache in bytes; the least recently used entries go first")
     cache_shared: str | None = _option(None, _text, "read-only cache directories to ask next, separated by colons")
     dump_dir: str | None = _option(None, _text, "directory for the graph and HLO text of each compilation")

@@ -5,6 +5,7 @@ mod captured;
 pub mod errors;
 mod graph;
 mod logs;
+mod saved;
 mod settings;
 
 use pyo3::prelude::*;
@@ -67,6 +68,11 @@ fn _clutch(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<captured::Captured>()?;
     m.add_function(wrap_pyfunction!(captured::capture, m)?)?;
     m.add_function(wrap_pyfunction!(captured::compile_captured, m)?)?;
+    m.add_class::<saved::SavedGraph>()?;
+    m.add_function(wrap_pyfunction!(saved::compile_saved, m)?)?;
+    m.add_function(wrap_pyfunction!(saved::load_saved, m)?)?;
+    m.add_function(wrap_pyfunction!(saved::digest, m)?)?;
+    m.add_function(wrap_pyfunction!(saved::digest_sections, m)?)?;
     m.add_function(wrap_pyfunction!(cache::cache_stats, m)?)?;
     m.add_function(wrap_pyfunction!(cache::cache_ls, m)?)?;
     m.add_function(wrap_pyfunction!(cache::cache_verify, m)?)?;

@@ -21,9 +21,7 @@ as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON for m
 
 
 @click.group()
-@click.option(
-    "--dir", "directory", metavar="DIR", help="Directory of the cache; default: CLUTCH_CACHE_DIR, else the user's."
-)
+@click.option("--dir", "directory", metavar="DIR", help="Directory of the cache; default: CLUTCH_CACHE_DIR, else the user's.")
 @click.pass_context
 def cache(ctx: click.Context, directory: str | None) -> None:
     """Look at the compile cache, check it, and move entries between machines."""
@@ -83,9 +81,7 @@ def table(*columns: str, right: tuple[str, ...] = ()) -> Table:
     """A table whose first line names the columns; those in ``right`` hold numbers."""
     made = Table()
     for column in columns:
-        made.add_column(
-            column, justify="right" if column in right else "left", overflow="fold", no_wrap=column in right
-        )
+        made.add_column(column, justify="right" if column in right else "left", overflow="fold", no_wrap=column in right)
     return made
 
 
@@ -134,9 +130,7 @@ def stats(settings: dict[str, Any], as_json: bool) -> None:
 
 @cache.command()
 @click.option("--kind", type=click.Choice(["graph", "exec"]), help="Only entries of this kind.")
-@click.option(
-    "--sort", type=click.Choice(["used", "size", "key"]), default="used", help="Order; the first is the default."
-)
+@click.option("--sort", type=click.Choice(["used", "size", "key"]), default="used", help="Order; the first is the default.")
 @as_json
 @click.pass_obj
 def ls(settings: dict[str, Any], kind: str | None, sort: str, as_json: bool) -> None:
@@ -171,9 +165,7 @@ def _what(entry: dict[str, Any]) -> str:
 
 
 @cache.command()
-@click.option(
-    "--repair", is_flag=True, help="Remove bad entries from the local directory; they are compiled again when needed."
-)
+@click.option("--repair", is_flag=True, help="Remove bad entries from the local directory; they are compiled again when needed.")
 @as_json
 @click.pass_obj
 def verify(settings: dict[str, Any], repair: bool, as_json: bool) -> None:
@@ -188,13 +180,9 @@ def verify(settings: dict[str, Any], repair: bool, as_json: bool) -> None:
         for b in info["bad"]:
             note = " (removed)" if b["removed"] else ""
             console.print(f"{b['path']}: {b['problem']}{note}", highlight=False, markup=False, soft_wrap=True)
-        console.print(
-            f"{info['good']} entries are good ({human(info['good_bytes'])}), {len(info['bad'])} bad", highlight=False
-        )
+        console.print(f"{info['good']} entries are good ({human(info['good_bytes'])}), {len(info['bad'])} bad", highlight=False)
         if left and not repair:
-            console.print(
-                "run `clutch cache verify --repair` to remove the bad ones; they are never loaded", highlight=False
-            )
+            console.print("run `clutch cache verify --repair` to remove the bad ones; they are never loaded", highlight=False)
         elif left:
             console.print(
                 "what is left is not the cache's to remove (other users' files, later versions, strays, shared "
@@ -258,9 +246,7 @@ def import_(settings: dict[str, Any], file: str, as_json: bool) -> None:
     if as_json:
         show(info)
     else:
-        click.echo(
-            f"imported {info['imported']} entries ({human(info['bytes'])}); {info['present']} were there already"
-        )
+        click.echo(f"imported {info['imported']} entries ({human(info['bytes'])}); {info['present']} were there already")
     problems = [
         (info["corrupt"], "damaged entries were left out: copy the file anew"),
         (info["future_version"], "entries of a later format were left out: use the Clutch version that wrote them"),
@@ -306,7 +292,5 @@ def explain(settings: dict[str, Any], key: str, other: str | None, as_json: bool
     made = table("differs in", info["entry"]["key"][:12], theirs)
     for name, ours, value in info["differences"]:
         made.add_row(name, ours or "absent", value or "absent")
-    console.print(
-        f"{which} {theirs} differs in {len(info['differences'])} fields, the first is {info['differences'][0][0]}:"
-    )
+    console.print(f"{which} {theirs} differs in {len(info['differences'])} fields, the first is {info['differences'][0][0]}:")
     console.print(made)

@@ -106,12 +106,8 @@ def _self_test() -> list[str]:
         (expected_grad,) = torch.autograd.grad(expected, w)
         result = step(x, w)
         (grad,) = torch.autograd.grad(result, w)
-        if not (
-            torch.allclose(result, expected, rtol=1e-4) and torch.allclose(grad, expected_grad, rtol=1e-4, atol=1e-5)
-        ):
-            problems.append(
-                "the self-test's results differ from eager; please report this with `clutch doctor`'s output"
-            )
+        if not (torch.allclose(result, expected, rtol=1e-4) and torch.allclose(grad, expected_grad, rtol=1e-4, atol=1e-5)):
+            problems.append("the self-test's results differ from eager; please report this with `clutch doctor`'s output")
         if torch.equal(draw(), draw()):
             problems.append("two calls of a random function gave the same numbers; please report this")
     except Exception as error:

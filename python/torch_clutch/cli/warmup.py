@@ -23,19 +23,11 @@ INTERRUPTED = 130
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": True})
 @click.argument("job", type=click.Path(exists=True, dir_okay=False))
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
-@click.option(
-    "--target", "targets", multiple=True, help="Compile for this: cpu, tpu, auto, or a topology as v5e:2x2. Repeatable."
-)
-@click.option(
-    "-j", "--jobs", type=click.IntRange(min=1), default=os.cpu_count() or 1, help="Worker processes at a time."
-)
-@click.option(
-    "--record", is_flag=True, help="JOB is a plain script: run it with its ARGUMENTS and compile what it compiles."
-)
+@click.option("--target", "targets", multiple=True, help="Compile for this: cpu, tpu, auto, or a topology as v5e:2x2. Repeatable.")
+@click.option("-j", "--jobs", type=click.IntRange(min=1), default=os.cpu_count() or 1, help="Worker processes at a time.")
+@click.option("--record", is_flag=True, help="JOB is a plain script: run it with its ARGUMENTS and compile what it compiles.")
 @click.option("--json", "as_json", is_flag=True, help="Print the closing table as JSON.")
-def warmup(
-    job: str, arguments: tuple[str, ...], targets: tuple[str, ...], jobs: int, record: bool, as_json: bool
-) -> None:
+def warmup(job: str, arguments: tuple[str, ...], targets: tuple[str, ...], jobs: int, record: bool, as_json: bool) -> None:
     """Compile everything that JOB needs into the cache, for targets that need not be here.
 
     JOB is a Python file whose clutch_warmup() yields torch_clutch.warmup.Model objects; nothing is executed. Ctrl-C
@@ -43,9 +35,7 @@ def warmup(
     its device.
     """
     if arguments and not record:
-        raise click.UsageError(
-            f"unexpected arguments {' '.join(arguments)}; only scripts run with --record take arguments"
-        )
+        raise click.UsageError(f"unexpected arguments {' '.join(arguments)}; only scripts run with --record take arguments")
     names = list(dict.fromkeys(targets)) or [Options.read().target]
     for name in names:
         _clutch.check_target(name)
@@ -61,9 +51,7 @@ def warmup(
     else:
         _report(rows, limits, settings)
     if interrupted:
-        console.print(
-            "interrupted; what is finished is in the cache, and running the command again continues", highlight=False
-        )
+        console.print("interrupted; what is finished is in the cache, and running the command again continues", highlight=False)
         sys.exit(INTERRUPTED)
     if any(r.error is not None or not _fits(r, limits) for r in rows):
         sys.exit(1)
@@ -198,8 +186,7 @@ def _report(rows: list[Row], limits: dict[str, int | None], settings: dict[str, 
     done = [r for r in rows if r.error is None]
     cached = sum(r.cached for r in done)
     console.print(
-        f"{len(done) - cached} graphs compiled, {cached} were in the cache, {len(failures)} failed; "
-        f"cache: {settings['cache_dir']}",
+        f"{len(done) - cached} graphs compiled, {cached} were in the cache, {len(failures)} failed; cache: {settings['cache_dir']}",
         highlight=False,
         soft_wrap=True,
     )

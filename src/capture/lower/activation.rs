@@ -57,7 +57,6 @@ pub const OPS: Family = &[
     ("aten.hardshrink_backward.default", shrink_backward),
     ("aten.softshrink.default", softshrink),
     ("aten.softshrink_backward.default", shrink_backward),
-    ("aten.logit_backward.default", logit_backward),
 ];
 
 const SELU_ALPHA: f64 = 1.673_263_242_354_377_2;
@@ -90,7 +89,7 @@ fn gradient_at(
     one(cast(l, y, out)?)
 }
 
-fn gradient(
+pub(super) fn gradient(
     l: &mut Lowering<'_>,
     c: &Call<'_>,
     name: &'static str,
@@ -107,7 +106,7 @@ fn plus(l: &mut Lowering<'_>, x: ValueId, number: f64) -> Built {
     Ok(l.b.binary_scalar(BinaryOp::Add, x, number)?)
 }
 
-fn one_less(l: &mut Lowering<'_>, x: ValueId) -> Built {
+pub(super) fn one_less(l: &mut Lowering<'_>, x: ValueId) -> Built {
     let one = l.b.full_like(x, 1.0)?;
     Ok(l.b.sub(one, x)?)
 }
@@ -502,20 +501,5 @@ fn shrink_backward(l: &mut Lowering<'_>, c: &Call<'_>) -> Result<Outputs, LowerE
     gradient(l, c, "self", |l, g, x| {
         let small = within(l, x, limit)?;
         where_not(l, small, g)
-    })
-}
-
-fn logit_backward(l: &mut Lowering<'_>, c: &Call<'_>) -> Result<Outputs, LowerError> {
-    let eps = c.opt_float(l, 2, "eps")?;
-    gradient(l, c, "self", |l, g, x| {
-        let (low, high) = eps.map_or((0.0, 1.0), |e| (e, 1.0 - e));
-        let above = l.b.compare_scalar(CompareDir::Ge, x, low)?;
-        let below = l.b.compare_scalar(CompareDir::Le, x, high)?;
-        let inside = l.b.binary(BinaryOp::And, above, below)?;
-        let rest = one_less(l, x)?;
-        let product = l.b.mul(x, rest)?;
-        let y = l.b.div(g, product)?;
-        let outside = l.b.full_like(y, if eps.is_some() { 0.0 } else { f64::NAN })?;
-        Ok(l.b.select(inside, y, outside)?)
     })
 }

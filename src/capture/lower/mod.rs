@@ -22,6 +22,7 @@ pub mod helpers;
 mod incomplete_gamma;
 mod index;
 mod join;
+mod logit;
 mod loops;
 mod loss;
 mod matmul;

@@ -1,8 +1,9 @@
 //! Orthogonal polynomials by their three-term recurrences.
 
-use clutch_graph::op::{BinaryOp, Combiner, CompareDir, UnaryOp};
+use clutch_graph::op::{BinaryOp, Combiner, CompareDir};
 use clutch_graph::{DType, ValueId};
 
+use super::arithmetic::truncate;
 use super::helpers::{Operand, operand, place};
 use super::loops::repeat;
 use super::table::Family;
@@ -89,7 +90,7 @@ impl Kind {
     }
 }
 
-/// The polynomial of degree n at x; negative degrees give 0. The loop runs to the largest degree.
+/// The polynomial of degree n, truncated, at x; negative degrees give 0. The loop runs to the largest degree.
 fn polynomial(l: &mut Lowering<'_>, c: &Call<'_>, rule: Rule) -> Result<Outputs, LowerError> {
     let (x, n): (Operand, Operand) = (operand(l, c, 0, "x")?, operand(l, c, 1, "n")?);
     let (out, dims) = (c.out_dtype()?, c.out_dims(l)?);
@@ -99,7 +100,7 @@ fn polynomial(l: &mut Lowering<'_>, c: &Call<'_>, rule: Rule) -> Result<Outputs,
     if dims.contains(&0) {
         return one(helpers::cast(l, x, out)?);
     }
-    let n = l.b.unary(UnaryOp::Floor, n)?;
+    let n = truncate(l, n)?;
     let x = if rule.shifted {
         let double = l.b.add(x, x)?;
         l.b.binary_scalar(BinaryOp::Sub, double, 1.0)?

@@ -1,10 +1,11 @@
 //! Special functions, by fits and expansions that hold for `F64` and are evaluated in the compute type.
 
-use clutch_graph::op::{BinaryOp, CompareDir, UnaryOp};
+use clutch_graph::op::{BinaryOp, Combiner, CompareDir, UnaryOp};
 use clutch_graph::{DType, ValueId};
 
 use super::elementwise::composite;
 use super::helpers::{cast, in_compute_type, operand, place};
+use super::loops::iterate;
 use super::special_fits::{ERFCX, I0E_FAR, I0E_NEAR, I1E_FAR, I1E_NEAR};
 use super::table::Family;
 use super::{Call, LowerError, Lowering, Outputs, one};
@@ -282,12 +283,31 @@ fn digamma(l: &mut Lowering<'_>, x: ValueId) -> Built {
     Ok(l.b.select(zero, minus_infinity, y)?)
 }
 
-/// Hurwitz' zeta function for s above 1 and q above 0, by Euler and Maclaurin's sum after ten terms.
+/// Hurwitz' zeta function for s above 1, by Euler and Maclaurin's sum after ten terms, and before those as many as take q to the right of 0.
 fn hurwitz(l: &mut Lowering<'_>, s: ValueId, q: ValueId) -> Built {
     const BERNOULLI_OVER_FACTORIAL: [f64; 6] =
         [1.0 / 12.0, -1.0 / 720.0, 1.0 / 30_240.0, -1.0 / 1_209_600.0, 1.0 / 47_900_160.0, -691.0 / 1_307_674_368_000.0];
     let minus_s = l.b.unary(UnaryOp::Neg, s)?;
-    let mut sum = l.b.full_like(q, 0.0)?;
+    let nothing = l.b.full_like(q, 0.0)?;
+    let end = iterate(
+        l,
+        &[q, nothing],
+        &[minus_s],
+        |l, c, _| {
+            let left = l.b.compare_scalar(CompareDir::Lt, c[0], 0.0)?;
+            let finite = l.b.compare_scalar(CompareDir::Gt, c[0], -1e6)?;
+            let left = l.b.binary(BinaryOp::And, left, finite)?;
+            let all: Vec<usize> = (0..l.b.rank(left)).collect();
+            Ok(l.b.reduce(Combiner::Or, left, &all)?)
+        },
+        |l, c, fixed| {
+            let left = l.b.compare_scalar(CompareDir::Lt, c[0], 0.0)?;
+            let term = l.b.binary(BinaryOp::Pow, c[0], fixed[0])?;
+            let (next, sum) = (with(l, BinaryOp::Add, c[0], 1.0)?, l.b.add(c[1], term)?);
+            Ok(vec![l.b.select(left, next, c[0])?, l.b.select(left, sum, c[1])?])
+        },
+    )?;
+    let (q, mut sum) = (end[0], end[1]);
     for k in 0..10 {
         let base = with(l, BinaryOp::Add, q, f64::from(k))?;
         let term = l.b.binary(BinaryOp::Pow, base, minus_s)?;
@@ -323,8 +343,12 @@ fn zeta(l: &mut Lowering<'_>, c: &Call<'_>) -> Result<Outputs, LowerError> {
     let sum = hurwitz(l, s, q)?;
     let (nan, infinity) = (l.b.full_like(s, f64::NAN)?, l.b.full_like(s, f64::INFINITY)?);
     let below = l.b.compare_scalar(CompareDir::Lt, s, 1.0)?;
-    let not_positive = l.b.compare_scalar(CompareDir::Le, q, 0.0)?;
-    let undefined = l.b.binary(BinaryOp::Or, below, not_positive)?;
+    let (low_s, low_q) = (l.b.unary(UnaryOp::Floor, s)?, l.b.unary(UnaryOp::Floor, q)?);
+    let (broken_s, broken_q) = (l.b.compare(CompareDir::Ne, s, low_s)?, l.b.compare(CompareDir::Ne, q, low_q)?);
+    let negative = l.b.compare_scalar(CompareDir::Lt, q, 0.0)?;
+    let broken = l.b.binary(BinaryOp::And, broken_s, broken_q)?;
+    let broken = l.b.binary(BinaryOp::And, broken, negative)?;
+    let undefined = l.b.binary(BinaryOp::Or, below, broken)?;
     let pole = l.b.compare_scalar(CompareDir::Eq, s, 1.0)?;
     let y = l.b.select(undefined, nan, sum)?;
     let y = l.b.select(pole, infinity, y)?;

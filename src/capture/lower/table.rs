@@ -28,6 +28,7 @@ pub const FAMILIES: &[(&str, Family)] = &[
     ("incomplete_gamma", super::incomplete_gamma::OPS),
     ("index", super::index::OPS),
     ("join", super::join::OPS),
+    ("logit", super::logit::OPS),
     ("loss", super::loss::OPS),
     ("matmul", super::matmul::OPS),
     ("moe", super::moe::OPS),
