@@ -8,12 +8,12 @@ export CLUTCH_TEST_SITE_PACKAGES = $(shell $(BIN)/python -c 'import site; print(
 export PYO3_PYTHON := $(BIN)/python
 export HF_HUB_OFFLINE := 1
 
-RUST_SOURCES := $(shell find src graph passes cache pjrt proto -name '*.rs' -o -name '*.proto' -o -name Cargo.toml 2>/dev/null) Cargo.toml Cargo.lock build.rs
+RUST_SOURCES := $(shell find src graph passes cache pjrt proto -name target -prune -o -name '*.rs' -o -name '*.proto' -o -name Cargo.toml 2>/dev/null) Cargo.toml Cargo.lock build.rs
 SETUP := $(VENV)/.clutch-setup
 BUILT := $(VENV)/.clutch-built
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test test-rust test-python nits fmt clean
+.PHONY: help setup build demo test test-rust test-python models bench-steady nits fmt clean
 
 help: ## show this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -40,6 +40,12 @@ test-rust: $(SETUP)
 
 test-python: $(BUILT)
 	$(BIN)/python -m pytest
+
+models: $(BUILT) ## the ten model families in their usual sizes
+	$(BIN)/python -m pytest -m base tests/python/test_models.py
+
+bench-steady: $(BUILT) ## steady latency beside Inductor and eager, and the overhead of a call
+	$(BIN)/python benches/steady.py
 
 nits: $(SETUP) ## rustfmt, clippy and ruff
 	cargo fmt --all --check
