@@ -43,6 +43,8 @@ pub struct Compiled {
     pub record: KeyRecord,
     /// Whether the entry is in the cache.
     pub stored: bool,
+    /// Whether it was compiled just now. Plugins may serialise what they loaded themselves incompletely.
+    pub fresh: bool,
 }
 
 /// The compiler options for a device.
@@ -71,7 +73,7 @@ pub fn compile(hlo: &[u8], device: &Device, store: Option<&Store>, label: &str) 
         match flight {
             Flight::Hit(entry) => {
                 if let Some(code) = load(entry, device) {
-                    return Ok(Compiled { code, record, stored: true });
+                    return Ok(Compiled { code, record, stored: true, fresh: false });
                 }
             }
             Flight::Lead(guard) => lead = Some(guard),
@@ -88,7 +90,7 @@ pub fn compile(hlo: &[u8], device: &Device, store: Option<&Store>, label: &str) 
     time(&METRICS.compile_ns, elapsed);
     count(&METRICS.compiles);
     let stored = lead.is_some_and(|guard| publish(guard, &code, label, elapsed));
-    Ok(Compiled { code, record, stored })
+    Ok(Compiled { code, record, stored, fresh: true })
 }
 
 /// The code of an entry; `None`, logged and counted, when the plugin does not take it.
@@ -133,7 +135,7 @@ fn publish(guard: LeadGuard, code: &Code, label: &str, elapsed: Duration) -> boo
 }
 
 /// What an entry says of its executable, for listings and for devices that are not here.
-pub fn describe(executable: &Executable, label: &str, elapsed: Duration, size: usize) -> Metadata {
+fn describe(executable: &Executable, label: &str, elapsed: Duration, size: usize) -> Metadata {
     let mut metadata = Metadata::new();
     let mut put = |name: &str, value: String| metadata.insert(name.to_owned(), value);
     put("label", label.to_owned());

@@ -42,6 +42,13 @@ pub struct Config {
     pub keep_programs: bool,
 }
 
+impl Config {
+    /// The choices that lowering makes.
+    pub fn lower_options(&self) -> LowerOptions {
+        LowerOptions { precision: self.precision, keep_no_ops: false }
+    }
+}
+
 /// Why a program could not be built.
 #[derive(Debug, thiserror::Error)]
 pub enum BuildError {
@@ -89,8 +96,19 @@ pub struct Report {
     pub graph_text: Option<String>,
     /// Text of the emitted program, when texts are kept.
     pub hlo_text: Option<String>,
-    /// Key and bytes of the main program and the weight program, when programs are kept.
-    pub programs: Vec<(KeyRecord, Vec<u8>)>,
+    /// The main program and the weight program, when programs are kept.
+    pub programs: Vec<KeptProgram>,
+}
+
+/// An emitted program.
+#[derive(Clone, Debug)]
+pub struct KeptProgram {
+    /// Key of its executable.
+    pub record: KeyRecord,
+    /// The program.
+    pub hlo: Vec<u8>,
+    /// Whether its executable was compiled just now.
+    pub fresh: bool,
 }
 
 /// Why the cache did not give a program.
@@ -133,8 +151,36 @@ pub enum Built {
 /// # Errors
 /// On faults of the compiler and when the plugin refuses; unsupported calls are an outcome, not an error.
 pub fn build(program: &Program, symbols: &[i64], device: &Device, config: &Config, store: Option<&Store>) -> Result<Built, BuildError> {
+    build_lowered(program, symbols, None, device, config, store)
+}
+
+/// As [`build`] for a bucket: `sizes` are the bucket's and `lowered` is the masked program, see [`crate::bucket`]. Inputs are not donated,
+/// since they are smaller than the results that they become.
+///
+/// # Errors
+/// As [`build`].
+pub fn build_bucket(
+    program: &Program,
+    sizes: &[i64],
+    lowered: &Lowered,
+    device: &Device,
+    config: &Config,
+    store: Option<&Store>,
+) -> Result<Built, BuildError> {
+    let config = Config { donate: false, ..config.clone() };
+    build_lowered(program, sizes, Some(lowered), device, &config, store)
+}
+
+fn build_lowered(
+    program: &Program,
+    symbols: &[i64],
+    bucket: Option<&Lowered>,
+    device: &Device,
+    config: &Config,
+    store: Option<&Store>,
+) -> Result<Built, BuildError> {
     let start = Instant::now();
-    let key = graph_key(program, symbols, device, config)?;
+    let key = graph_key(program, symbols, bucket.is_some(), device, config)?;
     time(&METRICS.cache_ns, start.elapsed());
     let mut miss = None;
     if let Some(store) = store
@@ -152,7 +198,10 @@ pub fn build(program: &Program, symbols: &[i64], device: &Device, config: &Confi
         count(&METRICS.graph_misses);
     }
     let start = Instant::now();
-    let lowered = lower(program, symbols, LowerOptions { precision: config.precision })?;
+    let lowered = match bucket {
+        Some(lowered) => lowered.clone(),
+        None => lower(program, symbols, config.lower_options())?,
+    };
     time(&METRICS.lower_ns, start.elapsed());
     if !lowered.unsupported.is_empty() {
         return Ok(Built::Unsupported(lowered.unsupported));
@@ -292,7 +341,7 @@ impl Build<'_> {
         let compiled = compile::compile(&program.bytes, self.device, self.store, role)?;
         self.report.compile_ns += nanos(start);
         if self.config.keep_programs {
-            self.report.programs.push((compiled.record.clone(), program.bytes));
+            self.report.programs.push(KeptProgram { record: compiled.record.clone(), hlo: program.bytes, fresh: compiled.fresh });
         }
         Ok(compiled)
     }

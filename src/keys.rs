@@ -15,11 +15,11 @@ use crate::runtime::device::Device;
 /// The version of this build: the package's and a digest of its sources.
 pub const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "+", env!("CLUTCH_SOURCE_DIGEST"));
 
-/// Key of a captured program with its symbols bound.
+/// Key of a captured program with its symbols bound; `padded` programs serve smaller sizes too.
 ///
 /// # Errors
 /// When the plugin cannot describe its device.
-pub fn graph_key(program: &Program, symbols: &[i64], device: &Device, config: &Config) -> Result<KeyRecord, Error> {
+pub fn graph_key(program: &Program, symbols: &[i64], padded: bool, device: &Device, config: &Config) -> Result<KeyRecord, Error> {
     let mut record = KeyRecord::new(KeyKind::Graph);
     record.push_text("clutch", VERSION);
     record.push_text("torch", config.torch_version.as_str());
@@ -28,7 +28,7 @@ pub fn graph_key(program: &Program, symbols: &[i64], device: &Device, config: &C
     record.push_text("inference", config.inference.to_string());
     record.push_text("donate", config.donate.to_string());
     record.push_text("fold_budget_bytes", config.fold_budget_bytes.to_string());
-    record.push_text("sizes", format!("{symbols:?}"));
+    record.push_text("sizes", format!("{symbols:?}{}", if padded { " and below" } else { "" }));
     record.push_bytes("program", &canonical_bytes(program));
     Ok(record)
 }

@@ -58,6 +58,8 @@ counters! {
     weight_bytes,
     /// Parts of graphs that run in eager on each call.
     eager_parts,
+    /// Programs built for a bucket of sizes.
+    buckets,
     /// Symbol bindings compiled at their exact size.
     bucket_exact,
     /// Elements added by padding.

@@ -77,6 +77,7 @@ fn interface_bytes(interface: &Interface) -> InterfaceBytes {
             Argument::Program(Source::Input { index, order }) => (0, *index as u64, order_bytes(order)),
             Argument::Program(Source::Constant(i)) => (1, *i as u64, Vec::new()),
             Argument::Program(Source::Seed) => (2, 0, Vec::new()),
+            Argument::Program(Source::Bound(i)) => (4, *i as u64, Vec::new()),
             Argument::Weight(i) => (3, *i as u64, Vec::new()),
         };
         (tag, index, order, type_bytes(ty), *kept)
@@ -91,6 +92,7 @@ fn interface((arguments, outputs): InterfaceBytes) -> Result<Interface, RecipeEr
             0 => Argument::Program(Source::Input { index, order: order(axes) }),
             1 => Argument::Program(Source::Constant(index)),
             2 => Argument::Program(Source::Seed),
+            4 => Argument::Program(Source::Bound(index)),
             3 => Argument::Weight(index),
             _ => return Err(RecipeError),
         };

@@ -62,12 +62,13 @@ impl SavedProgram {
     pub fn of(artifact: &Artifact, store: Option<&Store>) -> Result<Self, SavedError> {
         let mut parts = artifact.report.programs.iter();
         let mut next = |code: &Code| -> Result<(KeyRecord, Part), SavedError> {
-            let (record, hlo) = parts.next().ok_or_else(|| SavedError::NoBytes("it was not kept".to_owned()))?;
+            let kept = parts.next().ok_or_else(|| SavedError::NoBytes("it was not kept".to_owned()))?;
+            let stored = || store.and_then(|s| s.get(&kept.record)).map(|entry| entry.payload);
             let executable = match code.executable() {
-                Some(executable) => executable.serialize().map_err(|e| SavedError::NoBytes(e.to_string()))?,
-                None => store.and_then(|s| s.get(record)).ok_or_else(|| SavedError::NoBytes("its cache entry is gone".to_owned()))?.payload,
+                Some(executable) if kept.fresh => executable.serialize().map_err(|e| SavedError::NoBytes(e.to_string()))?,
+                _ => stored().ok_or_else(|| SavedError::NoBytes("its cache entry is gone; try again".to_owned()))?,
             };
-            Ok((record.clone(), Part { hlo: hlo.clone(), executable }))
+            Ok((kept.record.clone(), Part { hlo: kept.hlo.clone(), executable }))
         };
         let (main_record, main) = next(&artifact.main)?;
         let (weights_record, weights) = match &artifact.weights {

@@ -16,6 +16,7 @@ pub type Built = Result<ValueId, GraphError>;
 #[derive(Debug, Default)]
 pub struct Builder {
     graph: Graph,
+    keep_no_ops: bool,
 }
 
 impl Builder {
@@ -26,7 +27,12 @@ impl Builder {
 
     /// A builder that goes on with `graph`.
     pub fn from_graph(graph: Graph) -> Self {
-        Builder { graph }
+        Builder { graph, keep_no_ops: false }
+    }
+
+    /// A builder of a new graph whose structure does not depend on sizes: broadcasts, reshapes, slices and pads that change nothing stay.
+    pub fn keeping_no_ops() -> Self {
+        Builder { graph: Graph::default(), keep_no_ops: true }
     }
 
     /// The graph, with the given outputs.
@@ -195,7 +201,7 @@ impl Builder {
 
     /// Broadcast with explicit axis map; nothing if it changes nothing.
     pub fn broadcast_in_dim(&mut self, x: ValueId, dims: &[i64], axes: &[usize]) -> Built {
-        if self.ty(x).dims[..] == *dims && axes.iter().copied().eq(0..dims.len()) {
+        if !self.keep_no_ops && self.ty(x).dims[..] == *dims && axes.iter().copied().eq(0..dims.len()) {
             return Ok(x);
         }
         self.op(Op::Broadcast { dims: dims.into(), axes: axes.into() }, [x])
@@ -211,7 +217,7 @@ impl Builder {
 
     /// Reshape; nothing if the sizes are equal.
     pub fn reshape(&mut self, x: ValueId, dims: &[i64]) -> Built {
-        if self.ty(x).dims[..] == *dims { Ok(x) } else { self.op(Op::Reshape(dims.into()), [x]) }
+        if !self.keep_no_ops && self.ty(x).dims[..] == *dims { Ok(x) } else { self.op(Op::Reshape(dims.into()), [x]) }
     }
 
     /// Transpose; nothing for the identity.
@@ -238,7 +244,7 @@ impl Builder {
 
     /// Slice of all axes; nothing if it takes everything.
     pub fn slice(&mut self, x: ValueId, start: &[i64], limit: &[i64], stride: &[i64]) -> Built {
-        let whole = start.iter().all(|&s| s == 0) && stride.iter().all(|&s| s == 1) && self.ty(x).dims[..] == *limit;
+        let whole = !self.keep_no_ops && start.iter().all(|&s| s == 0) && stride.iter().all(|&s| s == 1) && self.ty(x).dims[..] == *limit;
         if whole { Ok(x) } else { self.op(Op::Slice { start: start.into(), limit: limit.into(), stride: stride.into() }, [x]) }
     }
 
@@ -253,7 +259,7 @@ impl Builder {
 
     /// Pad with a scalar; nothing if no axis is padded.
     pub fn pad(&mut self, x: ValueId, value: ValueId, pads: &[PadDim]) -> Built {
-        if pads.iter().all(|p| *p == PadDim::default()) { Ok(x) } else { self.op(Op::Pad(pads.into()), [x, value]) }
+        if !self.keep_no_ops && pads.iter().all(|p| *p == PadDim::default()) { Ok(x) } else { self.op(Op::Pad(pads.into()), [x, value]) }
     }
 
     /// Join along an axis; nothing for one operand.

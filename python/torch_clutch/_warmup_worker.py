@@ -149,7 +149,8 @@ def probe(settings: dict[str, Any]) -> dict[str, Any]:
 
 def compile_program(program: bytes, symbols: list[int], settings: dict[str, Any]) -> dict[str, Any]:
     """Compiles one program into the cache."""
-    return _clutch.compile_captured(program, symbols, settings)
+    result = _clutch.compile_captured(program, symbols, settings)
+    return {**result, "main": result["main"] or {}}
 
 
 OPERATIONS: dict[str, Callable[..., Any]] = {

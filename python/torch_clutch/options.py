@@ -50,6 +50,12 @@ def _target(value: Any) -> str:
     return text
 
 
+def _ladder(value: Any) -> str:
+    text = ",".join(str(size) for size in value) if isinstance(value, list | tuple) else str(value).lower()
+    _clutch.check_ladder(text)
+    return text
+
+
 def _text(value: Any) -> str | None:
     return None if value is None else os.fspath(value)
 
@@ -74,6 +80,7 @@ class Options:
         _word("highest", "high", "medium"),
         "accuracy of float32 products; default: torch.get_float32_matmul_precision()",
     )
+    buckets: str = _option("auto", _ladder, "ladder of sizes that dynamic sizes are padded to: auto, pow2, exact, or a list of sizes")
     donate: bool = _option(True, _flag, "compute what is written to inputs (as optimizers do) into their own memory")
     fold_budget: int = _option(4096, _count, "largest constant, in bytes, that constant folding may create")
     cache: bool = _option(True, _flag, "keep compiled programs on disk and use them again")
@@ -127,6 +134,7 @@ class Options:
             "site_packages": site_packages(),
             "precision": self.precision or torch.get_float32_matmul_precision(),
             "inference": inference,
+            "buckets": self.buckets,
             "donate": self.donate,
             "fold_budget_bytes": self.fold_budget,
             "torch_version": torch.__version__,

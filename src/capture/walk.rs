@@ -52,6 +52,8 @@ pub struct Walked {
     pub constants: Vec<Option<Py<PyAny>>>,
     /// Values of size expressions in the example that was captured.
     pub hints: Vec<(ExprId, i64)>,
+    /// Declared maxima of symbols, by name.
+    pub largest: Vec<(String, i64)>,
 }
 
 /// What an FX node stands for.
@@ -81,6 +83,7 @@ struct Walk<'py> {
     attributes: FxHashMap<String, Held>,
     sizes: FxHashMap<String, Size>,
     hints: Vec<(ExprId, i64)>,
+    shape_env: Option<Bound<'py, PyAny>>,
 }
 
 /// Walks `gm`; `static_inputs` holds the numbers of the placeholders that are kept across calls.
@@ -107,9 +110,27 @@ pub fn walk(gm: &Bound<'_, PyAny>, static_inputs: &[usize]) -> Result<Walked, Wa
         attributes: FxHashMap::default(),
         sizes: FxHashMap::default(),
         hints: Vec::new(),
+        shape_env: None,
     };
     w.graph(gm, static_inputs)?;
-    Ok(Walked { program: w.program, constants: w.constants, hints: w.hints })
+    let largest = w.shape_env.as_ref().map(largest).transpose()?.unwrap_or_default();
+    Ok(Walked { program: w.program, constants: w.constants, hints: w.hints, largest })
+}
+
+/// Finite upper bounds of the symbols that a shape environment knows.
+fn largest(shape_env: &Bound<'_, PyAny>) -> PyResult<Vec<(String, i64)>> {
+    let mut found = Vec::new();
+    for item in shape_env.getattr("var_to_range")?.call_method0("items")?.try_iter()? {
+        let (symbol, range): (Bound<'_, PyAny>, Bound<'_, PyAny>) = item?.extract()?;
+        let upper = range.getattr("upper")?;
+        if upper.getattr("is_Integer").and_then(|i| i.is_truthy()).unwrap_or(false)
+            && let Ok(upper) = upper.call_method0("__int__")?.extract::<i64>()
+            && upper < i64::from(i32::MAX)
+        {
+            found.push((symbol.str()?.to_string(), upper));
+        }
+    }
+    Ok(found)
 }
 
 /// torch.dtype objects to element types.
@@ -255,6 +276,9 @@ impl<'py> Walk<'py> {
         let text = text.to_str()?;
         if let Some(size) = self.sizes.get(text) {
             return Ok(Some(*size));
+        }
+        if self.shape_env.is_none() {
+            self.shape_env = node.getattr("shape_env").ok();
         }
         let id = self.program.exprs.parse(text).map_err(|e| WalkError::Unexpected(e.to_string()))?;
         let size = self.program.exprs.size(id);

@@ -10,12 +10,12 @@ use super::graph::{Reading, readings, solve, symbols_of, unsupported};
 use super::settings::Settings;
 use crate::capture::canonical::canonical_bytes;
 use crate::capture::expr::ExprId;
-use crate::capture::lower::{LowerOptions, lower};
+use crate::capture::lower::lower;
 use crate::capture::program::{Arg, Meta, Program, ValueRef};
 use crate::capture::read::read_program;
 use crate::capture::walk::walk;
-use crate::compile::{Code, describe};
 use crate::driver::{Built, build};
+use crate::graph_entry::GraphEntry;
 use crate::runtime::dlpack::Exchange;
 
 /// An FX graph that was captured and not compiled.
@@ -32,7 +32,7 @@ pub struct Captured {
 pub fn capture(py: Python<'_>, gm: &Bound<'_, PyAny>, static_inputs: Vec<usize>, settings: Settings) -> PyResult<Captured> {
     let walked = walk(gm, &static_inputs).map_err(|e| errors::walk(py, e))?;
     if let Some(symbols) = solve(&walked.program, &walked.hints) {
-        let options = LowerOptions { precision: settings.config().precision };
+        let options = settings.config().lower_options();
         let lowered = lower(&walked.program, &symbols, options).map_err(|e| errors::internal(e.to_string()))?;
         if !lowered.unsupported.is_empty() {
             return Err(unsupported(py, &lowered.unsupported)?);
@@ -111,13 +111,9 @@ pub fn compile_captured<'py>(py: Python<'py>, program: &[u8], symbols: Vec<i64>,
     info.set_item("key", artifact.key.key().to_string())?;
     info.set_item("cached", hit)?;
     info.set_item("seconds", seconds.as_secs_f64())?;
-    for (role, code) in [("main", Some(&artifact.main)), ("weights", artifact.weights.as_ref())] {
-        let about = match code {
-            Some(Code::Stored(metadata)) => Some(metadata.clone()),
-            Some(other) => other.executable().map(|e| describe(e, role, seconds, e.serialize().map_or(0, |b| b.len()))),
-            None => None,
-        };
-        info.set_item(role, about)?;
+    let entry = store.get(&artifact.key).and_then(|e| GraphEntry::decode(&e.payload));
+    for (role, record) in [("main", entry.as_ref().map(|e| &e.main)), ("weights", entry.as_ref().and_then(|e| e.weights.as_ref()))] {
+        info.set_item(role, record.and_then(|r| store.get(r)).map(|e| e.metadata))?;
     }
     Ok(info)
 }

@@ -1,6 +1,6 @@
 //! A compiled FX graph as a Python callable.
 
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
 use clutch_cache::Store;
@@ -10,14 +10,17 @@ use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use super::errors;
+use super::served::{Buckets, Served};
 use super::settings::Settings;
+use crate::bucket::Bucketed;
+use crate::bucket::bind::Binding;
 use crate::capture::canonical::canonical_bytes;
 use crate::capture::expr::{ExprId, Size};
 use crate::capture::lower::Unsupported;
 use crate::capture::program::{Meta, Program};
 use crate::capture::walk::walk;
 use crate::compile::Code;
-use crate::driver::{Artifact, Built, Config, build, explain};
+use crate::driver::{Artifact, BuildError, Built, Config, build, build_bucket, explain};
 use crate::metrics::{METRICS, count, time};
 use crate::runtime::call::{Context, Runner};
 use crate::runtime::device::Device;
@@ -46,7 +49,8 @@ pub struct CompiledGraph {
     context: Context,
     readings: Vec<(ExprId, Reading)>,
     only: OnceLock<Arc<Runner>>,
-    runners: Mutex<FxHashMap<Symbols, Arc<Runner>>>,
+    buckets: Buckets,
+    served: Mutex<FxHashMap<Symbols, Served>>,
     last: Mutex<Option<Arc<Artifact>>>,
 }
 
@@ -65,6 +69,8 @@ pub fn compile(py: Python<'_>, gm: &Bound<'_, PyAny>, static_inputs: Vec<usize>,
         increment_version: helpers.getattr("increment_version")?.unbind(),
     };
     let readings = readings(&walked.program);
+    let range = |symbol: &String| walked.largest.iter().find(|(name, _)| name == symbol).map(|(_, largest)| *largest);
+    let largest = walked.program.exprs.symbols().iter().map(range).collect();
     let graph = CompiledGraph {
         program: walked.program,
         constants: walked.constants,
@@ -74,13 +80,14 @@ pub fn compile(py: Python<'_>, gm: &Bound<'_, PyAny>, static_inputs: Vec<usize>,
         context,
         readings,
         only: OnceLock::new(),
-        runners: Mutex::new(FxHashMap::default()),
+        buckets: Buckets::new(settings.ladder(py)?, largest),
+        served: Mutex::new(FxHashMap::default()),
         last: Mutex::new(None),
     };
     let symbols = solve(&graph.program, &walked.hints);
     match symbols {
         Some(symbols) => {
-            graph.runner(py, &symbols)?;
+            graph.serve(py, &symbols)?;
         }
         None => tracing::info!("the sizes of the example are not known; compiling at the first call"),
     }
@@ -144,32 +151,68 @@ pub(super) fn unsupported(py: Python<'_>, calls: &[Unsupported]) -> PyResult<PyE
 }
 
 impl CompiledGraph {
-    /// The runner for these symbol values, built at first use.
-    fn runner(&self, py: Python<'_>, symbols: &Symbols) -> PyResult<Arc<Runner>> {
-        if let Some(found) = self.runners.lock().unwrap_or_else(PoisonError::into_inner).get(symbols) {
+    /// What serves these symbol values, built at first use.
+    fn serve(&self, py: Python<'_>, symbols: &Symbols) -> PyResult<Served> {
+        if let Some(found) = self.lock().get(symbols) {
             return Ok(found.clone());
         }
-        let runner = self.build_runner(py, symbols, &self.config)?;
-        if !symbols.is_empty() {
-            count(&METRICS.bucket_exact);
-        }
-        let mut runners = self.runners.lock().unwrap_or_else(PoisonError::into_inner);
-        Ok(runners.entry(symbols.clone()).or_insert(runner).clone())
+        let served = match self.serve_bucket(py, symbols, &self.config)? {
+            Some(served) => served,
+            None => {
+                let runner = self.build_exact(py, symbols, &self.config)?;
+                if !symbols.is_empty() {
+                    count(&METRICS.bucket_exact);
+                }
+                Served { runner, binding: None }
+            }
+        };
+        Ok(self.lock().entry(symbols.clone()).or_insert(served).clone())
     }
 
-    /// Checks a runner against the first call's arguments: weights that PyTorch does not watch get a program without a weight program.
-    fn admit(&self, py: Python<'_>, symbols: &Symbols, runner: Arc<Runner>, args: &[Bound<'_, PyAny>]) -> PyResult<Arc<Runner>> {
-        if !runner.reads_uncounted_weights(args)? {
-            return Ok(runner);
+    fn lock(&self) -> MutexGuard<'_, FxHashMap<Symbols, Served>> {
+        self.served.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The bucket that serves these symbol values, bound to them; `None` when they are compiled exactly.
+    fn serve_bucket(&self, py: Python<'_>, symbols: &Symbols, config: &Config) -> PyResult<Option<Served>> {
+        let Some(sizes) = self.buckets.choose(symbols) else { return Ok(None) };
+        let build = |bucketed: &Bucketed| self.build_bucket(py, &sizes, bucketed, config);
+        let Some(bucket) = self.buckets.get(&sizes, &self.program, config.lower_options(), build)? else { return Ok(None) };
+        match Binding::of(&bucket.template, &self.program, symbols, config.lower_options()) {
+            Ok(binding) => Ok(Some(Served { runner: bucket.runner.clone(), binding: Some(Arc::new(binding)) })),
+            Err(reason) => {
+                tracing::warn!(?symbols, %reason, "the bucket cannot serve these sizes; they are compiled exactly");
+                Ok(None)
+            }
+        }
+    }
+
+    /// Checks what serves a call against the first call's arguments: weights that PyTorch does not watch get a program without a weight
+    /// program.
+    fn admit(&self, py: Python<'_>, symbols: &Symbols, served: Served, args: &[Bound<'_, PyAny>]) -> PyResult<Served> {
+        if !served.runner.reads_uncounted_weights(args)? {
+            return Ok(served);
         }
         let config = Config { inference: false, ..self.config.clone() };
-        let runner = self.build_runner(py, symbols, &config)?;
-        self.runners.lock().unwrap_or_else(PoisonError::into_inner).insert(symbols.clone(), runner.clone());
-        Ok(runner)
+        let runner = self.build_exact(py, symbols, &config)?;
+        let served = Served { runner, binding: None };
+        self.lock().insert(symbols.clone(), served.clone());
+        Ok(served)
     }
 
-    fn build_runner(&self, py: Python<'_>, symbols: &Symbols, config: &Config) -> PyResult<Arc<Runner>> {
+    fn build_exact(&self, py: Python<'_>, symbols: &Symbols, config: &Config) -> PyResult<Arc<Runner>> {
         let built = py.detach(|| build(&self.program, symbols, &self.device, config, self.store.as_ref()));
+        self.runner(py, built)
+    }
+
+    fn build_bucket(&self, py: Python<'_>, sizes: &Symbols, bucketed: &Bucketed, config: &Config) -> PyResult<Arc<Runner>> {
+        let (program, lowered) = (&self.program, &bucketed.lowered);
+        let built = py.detach(|| build_bucket(program, sizes, lowered, &self.device, config, self.store.as_ref()));
+        count(&METRICS.buckets);
+        self.runner(py, built)
+    }
+
+    fn runner(&self, py: Python<'_>, built: Result<Built, BuildError>) -> PyResult<Arc<Runner>> {
         let artifact = match built.map_err(|e| errors::build(py, &e))? {
             Built::Ready(artifact) => Arc::from(artifact),
             Built::Unsupported(calls) => return Err(unsupported(py, &calls)?),
@@ -194,22 +237,21 @@ impl CompiledGraph {
             Some(runner) => runner.clone(),
             None => {
                 let symbols = symbols_of(&self.program, &self.readings, &self.context.exchange, &items)?;
-                let runner = self.runner(py, &symbols)?;
-                let runner = self.admit(py, &symbols, runner, &items)?;
+                let served = self.serve(py, &symbols)?;
+                let served = self.admit(py, &symbols, served, &items)?;
                 if symbols.is_empty() {
                     // Another thread may have been first; either runner is right.
-                    let _ = self.only.set(runner.clone());
+                    let _ = self.only.set(served.runner.clone());
                 }
-                runner
+                return served.runner.call(py, &self.context, &items, &self.constants, served.binding.as_deref());
             }
         };
-        runner.call(py, &self.context, &items, &self.constants)
+        runner.call(py, &self.context, &items, &self.constants, None)
     }
 
     /// The captured program and the symbols' values that it was built for so far, for compiling it elsewhere.
     fn captured<'py>(&self, py: Python<'py>) -> (Bound<'py, PyBytes>, Vec<Vec<i64>>) {
-        let runners = self.runners.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut bindings: Vec<Vec<i64>> = runners.keys().map(|s| s.to_vec()).collect();
+        let mut bindings: Vec<Vec<i64>> = self.lock().keys().map(|s| s.to_vec()).collect();
         bindings.sort();
         (PyBytes::new(py, &canonical_bytes(&self.program)), bindings)
     }

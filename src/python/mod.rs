@@ -6,6 +6,7 @@ pub mod errors;
 mod graph;
 mod logs;
 mod saved;
+mod served;
 mod settings;
 
 use pyo3::prelude::*;
@@ -45,6 +46,12 @@ fn check_target(py: Python<'_>, name: &str) -> PyResult<()> {
     Target::parse(name).map(|_| ()).map_err(|e| errors::new(py, "TargetError", &e.to_string()))
 }
 
+/// Checks a ladder of buckets; raises ValueError.
+#[pyfunction]
+fn check_ladder(text: &str) -> PyResult<()> {
+    crate::bucket::ladder::Ladder::parse(text).map(|_| ()).map_err(|e| pyo3::exceptions::PyValueError::new_err(e.to_string()))
+}
+
 /// Names of all operators with a lowering.
 #[pyfunction]
 fn supported_operators() -> Vec<&'static str> {
@@ -62,6 +69,7 @@ fn _clutch(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(reset_metrics, m)?)?;
     m.add_function(wrap_pyfunction!(count_eager_parts, m)?)?;
     m.add_function(wrap_pyfunction!(check_target, m)?)?;
+    m.add_function(wrap_pyfunction!(check_ladder, m)?)?;
     m.add_function(wrap_pyfunction!(supported_operators, m)?)?;
     m.add_function(wrap_pyfunction!(graph::compile, m)?)?;
     m.add_function(wrap_pyfunction!(settings::device_info, m)?)?;

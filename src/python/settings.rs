@@ -10,6 +10,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use super::errors;
+use crate::bucket::ladder::Ladder;
 use crate::driver::Config;
 use crate::runtime::device::{self, Device, PluginChoice};
 use crate::target::Target;
@@ -26,6 +27,7 @@ pub struct Settings {
     site_packages: Vec<PathBuf>,
     precision: String,
     inference: bool,
+    buckets: String,
     donate: bool,
     fold_budget_bytes: usize,
     torch_version: String,
@@ -54,6 +56,11 @@ impl Settings {
             keep_texts: self.keep_texts,
             keep_programs: false,
         }
+    }
+
+    /// The ladder that the option `buckets` names.
+    pub fn ladder(&self, py: Python<'_>) -> PyResult<Ladder> {
+        Ladder::parse(&self.buckets).map_err(|e| errors::new(py, "OptionError", &format!("option 'buckets': {e}")))
     }
 
     /// The cache that the options name; opened once a process for each set of options.

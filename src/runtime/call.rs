@@ -1,7 +1,7 @@
 //! One call of a compiled program: tensors in, executable, tensors out.
 
 use std::ffi::c_void;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use clutch_graph::types::row_major_strides;
 use clutch_graph::{DType, Dims, TensorType};
@@ -13,6 +13,7 @@ use smallvec::SmallVec;
 
 use super::dlpack::{DlTensor, Exchange, Retained};
 use super::pack;
+use crate::bucket::bind::Binding;
 use crate::capture::layout::inverse_order;
 use crate::capture::lower::{Sink, Source};
 use crate::compile::Code;
@@ -69,6 +70,7 @@ struct Inputs<'a, 'py> {
     args: &'a [Bound<'py, PyAny>],
     constants: &'a [Option<Py<PyAny>>],
     seed: u64,
+    binding: Option<&'a Binding>,
 }
 
 impl Runner {
@@ -110,10 +112,11 @@ impl Runner {
         context: &Context,
         args: &[Bound<'py, PyAny>],
         constants: &[Option<Py<PyAny>>],
+        binding: Option<&Binding>,
     ) -> PyResult<Bound<'py, PyList>> {
         let taken = self.state.lock().unwrap_or_else(PoisonError::into_inner).take();
         let mut state = taken.unwrap_or_default();
-        let result = self.run(py, context, args, constants, &mut state);
+        let result = self.run(py, context, args, constants, binding, &mut state);
         state.outputs.clear();
         *self.state.lock().unwrap_or_else(PoisonError::into_inner) = Some(state);
         result
@@ -125,6 +128,7 @@ impl Runner {
         context: &Context,
         args: &[Bound<'py, PyAny>],
         constants: &[Option<Py<PyAny>>],
+        binding: Option<&Binding>,
         state: &mut State,
     ) -> PyResult<Bound<'py, PyList>> {
         let recipe = &self.artifact.recipe;
@@ -133,7 +137,7 @@ impl Runner {
             return Err(errors::internal(format!("the program takes {} arguments, got {}", recipe.inputs, args.len())));
         }
         let seed = if recipe.needs_seed() { context.draw_seed.call0(py)?.extract::<i64>(py)? as u64 } else { 0 };
-        let inputs = Inputs { args, constants, seed };
+        let inputs = Inputs { args, constants, seed, binding };
         if let (Some(interface), Some(Code::Loaded(code))) = (&recipe.weights, &self.artifact.weights) {
             self.refresh_weights(py, context, interface, code, &inputs, state)?;
         }
@@ -217,7 +221,7 @@ impl Runner {
         for ((input, output), order) in recipe.mutations.iter().zip(&recipe.mutation_orders) {
             let tensor = &inputs.args[*input];
             let buffer = take(&mut outputs, *output)?;
-            write_back(context, tensor, buffer, &recipe.main.outputs[*output], order)?;
+            write_back(context, tensor, buffer, &recipe.main.outputs[*output], order, inputs.true_output(*output))?;
             if !tensor.call_method0(intern!(py, "is_inference"))?.is_truthy()? {
                 mutated.append(tensor)?;
             }
@@ -226,7 +230,7 @@ impl Runner {
             context.increment_version.call1(py, (mutated,))?;
         }
         let list = PyList::empty(py);
-        for sink in &recipe.sinks {
+        for sink in inputs.binding.map_or(&recipe.sinks, |b| &b.sinks) {
             match sink {
                 Sink::None => list.append(py.None())?,
                 Sink::Int(i) => list.append(i)?,
@@ -234,11 +238,23 @@ impl Runner {
                 Sink::Constant(i) => list.append(inputs.constants.get(*i).and_then(Option::as_ref))?,
                 Sink::Output { index, order } => {
                     let buffer = take(&mut outputs, *index)?;
-                    list.append(tensor(py, context, buffer, &recipe.main.outputs[*index], order)?)?;
+                    list.append(tensor(py, context, buffer, &recipe.main.outputs[*index], order, inputs.true_output(*index))?)?;
                 }
             }
         }
         Ok(list)
+    }
+}
+
+impl Inputs<'_, '_> {
+    /// True sizes of a placeholder, in memory order, where they may be smaller than the program's.
+    fn true_input(&self, index: usize) -> Option<&Dims> {
+        self.binding.and_then(|b| b.inputs.get(index)).and_then(Option::as_ref)
+    }
+
+    /// True sizes of an output, in memory order, where they may be smaller than the program's.
+    fn true_output(&self, index: usize) -> Option<&Dims> {
+        self.binding.and_then(|b| b.outputs.get(index))
     }
 }
 
@@ -327,6 +343,13 @@ fn fill(
             slot.buffer = Some(Python::attach(|py| buffer.map_err(|e| errors::plugin(py, &e)))?);
             Ok(())
         }
+        Source::Bound(i) => {
+            let bytes = inputs.binding.and_then(|b| b.bounds.get(*i));
+            let bytes = bytes.ok_or_else(|| errors::internal(format!("bound {i} is missing")))?;
+            let made = Buffer::from_host(client.default_device(), bytes, &ty.dims, element_type(ty.dtype), CopySemantics::DuringCall);
+            slot.buffer = Some(Python::attach(|py| made.map_err(|e| errors::plugin(py, &e)))?);
+            Ok(())
+        }
         Source::Constant(i) => {
             if slot.buffer.is_some() {
                 return Ok(());
@@ -340,9 +363,50 @@ fn fill(
         }
         Source::Input { index, order } => {
             let tensor = inputs.args.get(*index).ok_or_else(|| errors::internal("an argument is missing".to_owned()))?;
-            upload(context, client, slot, tensor, ty, order, kept)
+            match inputs.true_input(*index) {
+                Some(dims) if *dims != ty.dims => upload_padded(context, client, slot, tensor, ty, order, dims),
+                _ => upload(context, client, slot, tensor, ty, order, kept),
+            }
         }
     }
+}
+
+/// Gives the slot a buffer of the program's sizes that holds the tensor in its first corner.
+fn upload_padded(
+    context: &Context,
+    client: &Client,
+    slot: &mut Slot,
+    tensor: &Bound<'_, PyAny>,
+    ty: &TensorType,
+    order: &[usize],
+    dims: &Dims,
+) -> PyResult<()> {
+    let view = context.exchange.view(tensor)?;
+    let small = TensorType { dtype: ty.dtype, dims: dims.clone() };
+    check(&view, &small, order)?;
+    if dims.iter().zip(&ty.dims).any(|(d, bucket)| d > bucket) {
+        return Err(errors::internal(format!("an argument of sizes {dims:?} was given to a program for up to {ty}")));
+    }
+    let fill = match (poison_padding(), ty.dtype) {
+        (false, _) => 0,
+        (true, DType::Pred) => 1,
+        // NaN in every float type, -1 in every integer type.
+        (true, _) => 0xff,
+    };
+    let mut bytes = vec![fill; ty.byte_size()];
+    let (from, to) = (stored_strides(&view, order), row_major_strides(&ty.dims));
+    // SAFETY: the tensor's own sizes and strides; the corner lies in the target, which is new.
+    unsafe { pack::copy(view.start().cast(), bytes.as_mut_ptr(), dims, &from, &to, ty.dtype.size()) };
+    count_n(&METRICS.pad_elements, (ty.numel() - small.numel()) as u64);
+    let made = Buffer::from_host(client.default_device(), &bytes, &ty.dims, element_type(ty.dtype), CopySemantics::DuringCall);
+    *slot = Slot { buffer: Some(made.map_err(|e| errors::plugin(tensor.py(), &e))?), ..Slot::default() };
+    Ok(())
+}
+
+/// `CLUTCH_POISON_PADDING=1` fills padded lanes with NaN, to prove that none leaks.
+fn poison_padding() -> bool {
+    static POISON: OnceLock<bool> = OnceLock::new();
+    *POISON.get_or_init(|| std::env::var("CLUTCH_POISON_PADDING").is_ok_and(|v| v == "1"))
 }
 
 /// Gives the slot a buffer with the tensor's contents: in place when the memory is dense in `order`, aligned and the device's own.
@@ -449,9 +513,18 @@ fn is_dense(dims: &[i64], strides: &[i64]) -> bool {
 }
 
 /// Copies an output into the tensor that the program writes to.
-fn write_back(context: &Context, tensor: &Bound<'_, PyAny>, buffer: Buffer, ty: &TensorType, order: &[usize]) -> PyResult<()> {
+fn write_back(
+    context: &Context,
+    tensor: &Bound<'_, PyAny>,
+    buffer: Buffer,
+    ty: &TensorType,
+    order: &[usize],
+    dims: Option<&Dims>,
+) -> PyResult<()> {
     let py = tensor.py();
     let view = context.exchange.view(tensor)?;
+    let stored = row_major_strides(&ty.dims);
+    let ty = &TensorType { dtype: ty.dtype, dims: dims.unwrap_or(&ty.dims).clone() };
     check(&view, ty, order)?;
     let strides = stored_strides(&view, order);
     let target = view.start().cast::<u8>();
@@ -460,7 +533,7 @@ fn write_back(context: &Context, tensor: &Bound<'_, PyAny>, buffer: Buffer, ty: 
     }
     let copy = |bytes: &[u8]| {
         // SAFETY: the output has the dense size; the tensor's memory is described by its own sizes and strides and is not the output's.
-        unsafe { pack::scatter(bytes.as_ptr(), target, &ty.dims, &strides, ty.dtype.size()) };
+        unsafe { pack::copy(bytes.as_ptr(), target, &ty.dims, &stored, &strides, ty.dtype.size()) };
     };
     if client_is_cpu(buffer.client()) {
         let host = buffer.host_view().map_err(|e| errors::plugin(py, &e))?;
@@ -474,7 +547,19 @@ fn write_back(context: &Context, tensor: &Bound<'_, PyAny>, buffer: Buffer, ty: 
 }
 
 /// A PyTorch tensor that owns an output's memory.
-fn tensor<'py>(py: Python<'py>, context: &Context, buffer: Buffer, ty: &TensorType, order: &[usize]) -> PyResult<Bound<'py, PyAny>> {
+fn tensor<'py>(
+    py: Python<'py>,
+    context: &Context,
+    buffer: Buffer,
+    ty: &TensorType,
+    order: &[usize],
+    dims: Option<&Dims>,
+) -> PyResult<Bound<'py, PyAny>> {
+    if let Some(dims) = dims
+        && *dims != ty.dims
+    {
+        return corner(py, context, buffer, ty, order, dims);
+    }
     let inverse = inverse_order(order);
     let stored = row_major_strides(&ty.dims);
     let dims: Dims = inverse.iter().map(|&p| ty.dims[p]).collect();
@@ -489,6 +574,50 @@ fn tensor<'py>(py: Python<'py>, context: &Context, buffer: Buffer, ty: &TensorTy
     let data = bytes.as_mut_ptr().cast();
     // SAFETY: the vector's heap memory is dense, does not move with the vector, and is owned by the tensor.
     unsafe { context.exchange.tensor(py, data, ty.dtype, &dims, &strides, bytes) }
+}
+
+/// A PyTorch tensor of the first corner of an output: a view of its memory where that is contiguous, else a copy.
+fn corner<'py>(
+    py: Python<'py>,
+    context: &Context,
+    buffer: Buffer,
+    ty: &TensorType,
+    order: &[usize],
+    dims: &Dims,
+) -> PyResult<Bound<'py, PyAny>> {
+    let (inverse, padded, dense) = (inverse_order(order), row_major_strides(&ty.dims), row_major_strides(dims));
+    let (logical, strides): (Dims, Dims) = inverse.iter().map(|&p| (dims[p], dense[p])).unzip();
+    let contiguous = dims.iter().zip(padded.iter().zip(&dense)).all(|(&d, (p, s))| d <= 1 || p == s);
+    let host = client_is_cpu(buffer.client());
+    if host && contiguous {
+        let view = buffer.into_host_view().map_err(|e| errors::plugin(py, &e))?;
+        let data = view.as_ptr() as *mut c_void;
+        // SAFETY: the view keeps the memory of this output, of which the corner is a dense prefix.
+        return unsafe { context.exchange.tensor(py, data, ty.dtype, &logical, &strides, view) };
+    }
+    let small = TensorType { dtype: ty.dtype, dims: dims.clone() };
+    let mut copy = vec![Line::default(); small.byte_size().div_ceil(size_of::<Line>())];
+    let target: *mut u8 = copy.as_mut_ptr().cast();
+    // SAFETY: the corner lies in the output; the copy has its size.
+    let take = |bytes: &[u8]| unsafe { pack::copy(bytes.as_ptr(), target, dims, &padded, &dense, ty.dtype.size()) };
+    if host {
+        take(buffer.host_view().map_err(|e| errors::plugin(py, &e))?.bytes());
+    } else {
+        take(&buffer.to_vec().map_err(|e| errors::plugin(py, &e))?);
+    }
+    // SAFETY: the vector's memory is dense, does not move with the vector, and is owned by the tensor.
+    unsafe { context.exchange.tensor(py, target.cast(), ty.dtype, &logical, &strides, copy) }
+}
+
+/// Memory at the alignment that plugins read in place.
+#[derive(Clone, Copy)]
+#[repr(C, align(64))]
+struct Line([u8; ALIGNMENT]);
+
+impl Default for Line {
+    fn default() -> Self {
+        Line([0; ALIGNMENT])
+    }
 }
 
 /// The plugin's element type.

@@ -27,6 +27,46 @@ pub unsafe fn scatter(source: *const u8, target: *mut u8, dims: &[i64], strides:
     }
 }
 
+/// Copies a strided array to another; strides in elements of `size` bytes.
+///
+/// # Safety
+/// `source` must be readable and `target` writable at every element that `dims` and their strides reach, and the two must not overlap.
+pub unsafe fn copy(source: *const u8, target: *mut u8, dims: &[i64], source_strides: &[i64], target_strides: &[i64], size: usize) {
+    if dims.contains(&0) {
+        return;
+    }
+    let mut run = size;
+    let mut outer = dims.len();
+    let whole = |stride: i64, run: usize| stride * size as i64 == run as i64;
+    while outer > 0 && (dims[outer - 1] == 1 || (whole(source_strides[outer - 1], run) && whole(target_strides[outer - 1], run))) {
+        run *= dims[outer - 1] as usize;
+        outer -= 1;
+    }
+    let step = |strides: &[i64], axis: usize| strides[axis] as isize * size as isize;
+    let mut index = smallvec::SmallVec::<[i64; 8]>::from_elem(0, outer);
+    let (mut from, mut to) = (0isize, 0isize);
+    loop {
+        // SAFETY: the offsets are those of a valid index, and the run is contiguous on both sides.
+        unsafe { std::ptr::copy_nonoverlapping(source.offset(from), target.offset(to), run) };
+        let mut axis = outer;
+        loop {
+            if axis == 0 {
+                return;
+            }
+            axis -= 1;
+            index[axis] += 1;
+            from += step(source_strides, axis);
+            to += step(target_strides, axis);
+            if index[axis] < dims[axis] {
+                break;
+            }
+            from -= step(source_strides, axis) * dims[axis] as isize;
+            to -= step(target_strides, axis) * dims[axis] as isize;
+            index[axis] = 0;
+        }
+    }
+}
+
 /// Calls `copy(dense byte offset, strided byte offset, bytes)` for each contiguous run.
 ///
 /// # Safety
@@ -82,6 +122,19 @@ mod tests {
         for (i, v) in back.iter().enumerate() {
             assert_eq!(*v, if i % 2 == 0 { i as u16 } else { 99 });
         }
+    }
+
+    #[test]
+    fn a_corner_of_a_larger_array() {
+        let source: Vec<u16> = (0..6).collect();
+        let mut target = vec![9u16; 12];
+        // SAFETY: 2x3 into the corner of 3x4.
+        unsafe { copy(source.as_ptr().cast(), target.as_mut_ptr().cast(), &[2, 3], &[3, 1], &[4, 1], 2) };
+        assert_eq!(target, [0, 1, 2, 9, 3, 4, 5, 9, 9, 9, 9, 9]);
+        let mut back = vec![0u16; 6];
+        // SAFETY: the same corner, transposed.
+        unsafe { copy(target.as_ptr().cast(), back.as_mut_ptr().cast(), &[3, 2], &[1, 4], &[2, 1], 2) };
+        assert_eq!(back, [0, 3, 1, 4, 2, 5]);
     }
 
     #[test]

@@ -16,6 +16,8 @@ pub const OPS: Family = &[
     ("aten._native_batch_norm_legit.default", without_update),
     ("aten.native_batch_norm.default", without_update),
     ("aten.native_batch_norm_backward.default", backward),
+    ("aten._batch_norm_with_update_functional.default", with_update),
+    ("aten.batch_norm_backward.default", backward),
 ];
 
 type Built = Result<ValueId, LowerError>;
@@ -23,6 +25,7 @@ type Built = Result<ValueId, LowerError>;
 /// Where an overload has its arguments.
 struct Form {
     stats: bool,
+    /// The argument that says so; without one it is evaluation.
     training: Option<usize>,
     momentum: usize,
 }
@@ -68,11 +71,29 @@ fn without_update(l: &mut Lowering<'_>, c: &Call<'_>) -> Result<Outputs, LowerEr
 }
 
 fn forward(l: &mut Lowering<'_>, c: &Call<'_>, form: &Form) -> Result<Outputs, LowerError> {
-    let x = c.tensor(l, 0, "input")?;
     let training = match form.training {
         Some(at) => c.bool_or(at, "training", false)?,
         None => false,
     };
+    normalize(l, c, form, training, 3)
+}
+
+/// Training that gives the new running statistics after an empty reserve.
+fn with_update(l: &mut Lowering<'_>, c: &Call<'_>) -> Result<Outputs, LowerError> {
+    let mut out = normalize(l, c, &Form { stats: true, training: None, momentum: 5 }, true, 4)?;
+    out.insert(3, saved_nothing(l, c, 3)?);
+    Ok(out)
+}
+
+fn saved_nothing(l: &mut Lowering<'_>, c: &Call<'_>, index: usize) -> Result<Option<ValueId>, LowerError> {
+    let meta = c.out_meta(index)?;
+    let dims = l.sizes(&meta.shape)?;
+    Ok(Some(filled(l, Scalar::Int(0), meta.dtype, &dims)?))
+}
+
+/// The results of a forward operator; new running statistics are results from `updated` on.
+fn normalize(l: &mut Lowering<'_>, c: &Call<'_>, form: &Form, training: bool, updated: usize) -> Result<Outputs, LowerError> {
+    let x = c.tensor(l, 0, "input")?;
     let (momentum, eps) = (c.float(l, form.momentum, "momentum")?, c.float(l, form.momentum + 1, "eps")?);
     let ch = Channels::of(l, x)?;
     let x = cast(l, x, ch.compute)?;
@@ -103,11 +124,11 @@ fn forward(l: &mut Lowering<'_>, c: &Call<'_>, form: &Form) -> Result<Outputs, L
     out.push(Some(result(l, c, 0, y)?));
     out.push(saved(l, c, 1, mean)?);
     out.push(saved(l, c, 2, rstd)?);
-    if let (Some(old), 5) = (running, c.node.outputs.len()) {
+    if let (Some(old), true) = (running, c.node.outputs.len() == updated + 2) {
         if training {
             let n = ch.count();
             let unbiased = l.b.binary_scalar(BinaryOp::Mul, variance, n / (n - 1.0))?;
-            for (i, old, new) in [(3, old.0, mean), (4, old.1, unbiased)] {
+            for (i, old, new) in [(updated, old.0, mean), (updated + 1, old.1, unbiased)] {
                 let old = ch.spread(l, old)?;
                 let kept = l.b.binary_scalar(BinaryOp::Mul, old, 1.0 - momentum)?;
                 let new = l.b.binary_scalar(BinaryOp::Mul, new, momentum)?;

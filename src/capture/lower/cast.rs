@@ -3,9 +3,10 @@
 use clutch_graph::op::{BinaryOp, UnaryOp};
 use clutch_graph::{DType, Op, ValueId};
 
-use super::helpers::{cast, fit};
+use super::helpers::{Scalar, cast, filled, fit};
 use super::table::Family;
 use super::{Call, LowerError, Lowering, Outputs, one};
+use crate::capture::program::Arg;
 
 /// Operators of this family.
 pub const OPS: Family = &[
@@ -127,6 +128,9 @@ fn part(l: &mut Lowering<'_>, c: &Call<'_>, op: UnaryOp) -> Result<Outputs, Lowe
 }
 
 fn conj(l: &mut Lowering<'_>, c: &Call<'_>) -> Result<Outputs, LowerError> {
+    if let Some(Arg::Complex(re, im)) = c.arg(0, "self") {
+        return one(filled(l, Scalar::Complex(*re, -im), c.out_dtype()?, &c.out_dims(l)?)?);
+    }
     let x = c.tensor(l, 0, "self")?;
     if !l.b.dtype(x).is_complex() {
         return one(x);

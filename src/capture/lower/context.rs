@@ -15,6 +15,8 @@ use crate::capture::program::{Arg, Meta, Program, TensorMeta, ValueRef};
 pub struct LowerOptions {
     /// Accuracy of float32 dots and convolutions, from `torch.get_float32_matmul_precision()`.
     pub precision: Precision,
+    /// Ops that change nothing stay, so that graphs at different sizes have equal structure.
+    pub keep_no_ops: bool,
 }
 
 /// Where a graph parameter's contents come from.
@@ -31,6 +33,8 @@ pub enum Source {
     Constant(usize),
     /// The `U64` seed of this call.
     Seed,
+    /// A number or constant that depends on the true sizes, by number; only in programs for buckets.
+    Bound(usize),
 }
 
 /// Where a program result comes from.
@@ -286,7 +290,7 @@ impl<'p> Lowering<'p> {
 /// When a size expression has no value, or on an internal fault outside of any call. Calls that cannot be lowered are listed in the result.
 pub fn lower(program: &Program, symbols: &[i64], options: LowerOptions) -> Result<Lowered, LowerError> {
     let mut l = Lowering {
-        b: Builder::new(),
+        b: if options.keep_no_ops { Builder::keeping_no_ops() } else { Builder::new() },
         program,
         symbols,
         options,

@@ -1,15 +1,20 @@
 //! Discrete Fourier transforms, one axis after another.
 
 use clutch_graph::op::{BinaryOp, FftKind, Op, UnaryOp};
-use clutch_graph::{DType, Dims, ValueId};
+use clutch_graph::{DType, Dims, Literal, TensorType, ValueId};
 
 use super::helpers::{Scalar, cast, filled};
 use super::table::Family;
 use super::{Call, LowerError, Lowering, Outputs, one};
 
 /// Operators of this family.
-pub const OPS: Family =
-    &[("aten._fft_c2c.default", complex), ("aten._fft_r2c.default", from_real), ("aten._fft_c2r.default", to_real)];
+pub const OPS: Family = &[
+    ("aten._fft_c2c.default", complex),
+    ("aten._fft_r2c.default", from_real),
+    ("aten._fft_c2r.default", to_real),
+    ("aten.fft_fftfreq.default", |l, c| frequencies(l, c, true)),
+    ("aten.fft_rfftfreq.default", |l, c| frequencies(l, c, false)),
+];
 
 type Built = Result<ValueId, LowerError>;
 
@@ -122,4 +127,16 @@ fn to_real(l: &mut Lowering<'_>, c: &Call<'_>) -> Result<Outputs, LowerError> {
     y = transform(l, y, *last, FftKind::Irfft, length)?;
     let n = count(&dims, others) * length as f64;
     one(normalized(l, c, y, n, n)?)
+}
+
+/// Frequencies of the transform's elements; the second half of a two-sided one is negative.
+fn frequencies(l: &mut Lowering<'_>, c: &Call<'_>, two_sided: bool) -> Result<Outputs, LowerError> {
+    let n = c.int(l, 0, "n")?;
+    let spacing = c.float_or(l, 1, "d", 1.0)?;
+    let (dtype, dims) = (c.out_dtype()?, c.out_dims(l)?);
+    let step = 1.0 / (n as f64 * spacing);
+    let place = |k: i64| if two_sided && k > (n - 1) / 2 { k - n } else { k };
+    let values: Vec<f64> = (0..dims[0]).map(|k| place(k) as f64 * step).collect();
+    let literal = Literal::from_f64(TensorType { dtype, dims }, &values).map_err(|e| LowerError::unsupported(format!("internal: {e}")))?;
+    one(l.b.constant(literal)?)
 }

@@ -19,6 +19,7 @@ pub const OPS: Family = &[
     ("aten._unsafe_masked_index_put_accumulate.default", masked_index_put),
     ("aten.embedding.default", embedding),
     ("aten.embedding_dense_backward.default", embedding_backward),
+    ("aten.nonzero_static.default", nonzero_static),
     ("aten.index_select.default", index_select),
     ("aten.take.default", take),
     ("aten.put.default", put),
@@ -326,4 +327,31 @@ fn one_hot(l: &mut Lowering<'_>, c: &Call<'_>) -> Result<Outputs, LowerError> {
     let class = l.b.iota(DType::S64, &out, rank)?;
     let there = l.b.compare(CompareDir::Eq, wide, class)?;
     one(cast(l, there, DType::S64)?)
+}
+
+/// Positions of the first `size` elements that are not zero, one row each; rows past the last hold `fill_value`.
+fn nonzero_static(l: &mut Lowering<'_>, c: &Call<'_>) -> Result<Outputs, LowerError> {
+    let x = c.tensor(l, 0, "self")?;
+    let fill = c.int_or(l, usize::MAX, "fill_value", -1)?;
+    let (dims, out) = (l.b.dims(x), c.out_dims(l)?);
+    let count = l.b.ty(x).numel();
+    if count == 0 || out.contains(&0) {
+        return one(filled(l, Scalar::Int(fill), DType::S64, &out)?);
+    }
+    let held = cast(l, x, DType::Pred)?;
+    let held = l.b.reshape(held, &[count])?;
+    let ones = l.b.convert(held, DType::S64)?;
+    let running = l.b.op(Op::Cumulative { combiner: Combiner::Add, axis: 0 }, [ones])?;
+    let rank = l.b.binary_int(BinaryOp::Sub, running, 1)?;
+    let nowhere = l.b.full_int(DType::S64, &[count], out[0])?;
+    let target = l.b.select(held, rank, nowhere)?;
+    let mut columns = Vec::with_capacity(dims.len());
+    for axis in 0..dims.len() {
+        let places = l.b.iota(DType::S64, &dims, axis)?;
+        let places = l.b.reshape(places, &[count])?;
+        let column = filled(l, Scalar::Int(fill), DType::S64, &out[..1])?;
+        let column = put_along(l, column, 0, target, places, Combiner::Assign)?;
+        columns.push(l.b.unsqueeze(column, 1)?);
+    }
+    one(l.b.concat(&columns, 1)?)
 }

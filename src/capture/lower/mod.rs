@@ -1,6 +1,7 @@
 //! Lowering: a captured program, with a value for each symbol, becomes a graph. One file per ATen family; [`table`] joins them.
 
 mod activation;
+mod adaptive_max;
 mod arithmetic;
 mod attention;
 mod batch_norm;
@@ -13,18 +14,23 @@ mod context;
 mod conv;
 mod creation;
 mod cumulative;
+mod distance;
 mod elementwise;
+mod embedding_bag;
 mod error;
 mod fft;
 mod float_parts;
+mod foreach;
 mod grid_sample;
 pub mod helpers;
 mod incomplete_gamma;
 mod index;
 mod join;
+mod linalg;
 mod logit;
 mod loops;
 mod loss;
+mod lu;
 mod matmul;
 mod moe;
 mod mutation;
@@ -45,6 +51,7 @@ mod special_fits;
 mod statistics;
 mod strided;
 pub mod table;
+mod triangular;
 mod view;
 
 pub use call::Call;

@@ -21,8 +21,6 @@ pub const OPS: Family = &[
     ("prims._low_memory_max_pool_offsets_to_indices.default", offsets_to_indices),
     ("aten.adaptive_max_pool2d_backward.default", |l, c| scattered(l, c, 2, 2)),
     ("aten.adaptive_max_pool3d_backward.default", |l, c| scattered(l, c, 3, 2)),
-    ("aten.adaptive_max_pool2d.default", |l, c| adaptive_max_pool(l, c, 2)),
-    ("aten.adaptive_max_pool3d.default", |l, c| adaptive_max_pool(l, c, 3)),
     ("aten.avg_pool1d.default", |l, c| avg_pool(l, c, 1)),
     ("aten.avg_pool2d.default", |l, c| avg_pool(l, c, 2)),
     ("aten.avg_pool3d.default", |l, c| avg_pool(l, c, 3)),
@@ -306,25 +304,6 @@ fn scattered(l: &mut Lowering<'_>, c: &Call<'_>, n: usize, index: usize) -> Resu
     let dx = l.b.op(Op::Scatter { combiner: Combiner::Add, dims: Box::new(roles) }, [zeros, at, g])?;
     let dx = cast(l, dx, out)?;
     one(l.b.reshape(dx, &dims)?)
-}
-
-/// Adaptive pooling with windows that do not overlap; other sizes have no window form.
-fn adaptive_max_pool(l: &mut Lowering<'_>, c: &Call<'_>, n: usize) -> Result<Outputs, LowerError> {
-    let x = c.tensor(l, 0, "self")?;
-    let (dims, out) = (l.b.dims(x), c.out_dims(l)?);
-    let skip = dims.len() - n;
-    let mut axes = Vec::new();
-    for axis in skip..dims.len() {
-        let (input, output) = (dims[axis], out[axis]);
-        if output == 0 || input == 0 || input % output != 0 {
-            return Err(LowerError::unsupported("adaptive maximum pooling to a size that does not divide the input's"));
-        }
-        let size = input / output;
-        axes.push(Axis { axis, input, output, size, stride: size, pad: 0, dilation: 1 });
-    }
-    let values = l.b.op(Op::ReduceWindow { combiner: Combiner::Max, window: windows(dims.len(), &axes) }, [x])?;
-    let places = positions(l, x, &axes, Position::Plane)?;
-    many([values, result(l, c, 1, places)?])
 }
 
 /// How an average divides.

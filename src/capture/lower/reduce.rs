@@ -213,14 +213,17 @@ fn variance_arguments(l: &Lowering<'_>, c: &Call<'_>, x: ValueId) -> Result<(Vec
 
 /// Variance and mean over axes, which stay with size 1: two passes in the compute type.
 fn moments(l: &mut Lowering<'_>, x: ValueId, axes: &[usize], correction: f64) -> Result<(ValueId, ValueId), LowerError> {
-    if l.b.dtype(x).is_complex() {
-        return Err(LowerError::unsupported("variance of complex numbers"));
-    }
     let mean = mean_keep(l, x, axes)?;
     let dims = l.b.dims(x);
     let centre = l.b.expand(mean, &dims)?;
     let d = l.b.sub(x, centre)?;
-    let square = l.b.mul(d, d)?;
+    let square = if l.b.dtype(x).is_complex() {
+        let (re, im) = (l.b.unary(UnaryOp::Real, d)?, l.b.unary(UnaryOp::Imag, d)?);
+        let (re, im) = (l.b.mul(re, re)?, l.b.mul(im, im)?);
+        l.b.add(re, im)?
+    } else {
+        l.b.mul(d, d)?
+    };
     let total = l.b.reduce_keep(Combiner::Add, square, axes)?;
     let divisor = (count(l, x, axes) - correction).max(0.0);
     Ok((l.b.binary_scalar(BinaryOp::Div, total, divisor)?, mean))
@@ -229,7 +232,7 @@ fn moments(l: &mut Lowering<'_>, x: ValueId, axes: &[usize], correction: f64) ->
 fn var(l: &mut Lowering<'_>, c: &Call<'_>, root: bool) -> Result<Outputs, LowerError> {
     let x = c.tensor(l, 0, "self")?;
     let (axes, correction) = variance_arguments(l, c, x)?;
-    let x = cast(l, x, c.out_dtype()?.compute_type())?;
+    let x = cast(l, x, l.b.dtype(x).compute_type())?;
     let (mut v, _) = moments(l, x, &axes, correction)?;
     if root {
         v = l.b.unary(UnaryOp::Sqrt, v)?;
@@ -241,12 +244,12 @@ fn var_mean(l: &mut Lowering<'_>, c: &Call<'_>, root: bool) -> Result<Outputs, L
     let x = c.tensor(l, 0, "self")?;
     let (axes, correction) = variance_arguments(l, c, x)?;
     let (out, dims) = (c.out_dtype()?, c.out_dims(l)?);
-    let x = cast(l, x, out.compute_type())?;
+    let x = cast(l, x, l.b.dtype(x).compute_type())?;
     let (mut v, m) = moments(l, x, &axes, correction)?;
     if root {
         v = l.b.unary(UnaryOp::Sqrt, v)?;
     }
-    let (v, m) = (cast(l, v, out)?, cast(l, m, out)?);
+    let (v, m) = (cast(l, v, out)?, cast(l, m, c.out_meta(1)?.dtype)?);
     many([l.b.reshape(v, &dims)?, l.b.reshape(m, &dims)?])
 }
 
@@ -254,7 +257,7 @@ fn prims_var(l: &mut Lowering<'_>, c: &Call<'_>) -> Result<Outputs, LowerError> 
     let x = c.tensor(l, 0, "inp")?;
     let axes = c.axes_or_all(l, 1, "dims", l.b.rank(x))?;
     let correction = c.float_or(l, 2, "correction", 1.0)?;
-    let x = cast(l, x, c.out_dtype()?.compute_type())?;
+    let x = cast(l, x, l.b.dtype(x).compute_type())?;
     let (v, _) = moments(l, x, &axes, correction)?;
     finish(l, c, v)
 }

@@ -34,7 +34,7 @@ fn with_axis(l: &mut Lowering<'_>, x: ValueId) -> Built {
 }
 
 /// For each element of an index tensor the position of the element it names: `S64` vectors over the axes that vary.
-struct Elements {
+pub(super) struct Elements {
     /// Axes that the vectors select; the others have position 0.
     axes: Axes,
     /// Vectors, components last.
@@ -44,7 +44,7 @@ struct Elements {
 
 impl Elements {
     /// Positions `index` along `axis` of a tensor of the given sizes, and the element's own along the other axes.
-    fn new(l: &mut Lowering<'_>, index: ValueId, axis: usize, dims: &[i64]) -> Result<Self, LowerError> {
+    pub(super) fn new(l: &mut Lowering<'_>, index: ValueId, axis: usize, dims: &[i64]) -> Result<Self, LowerError> {
         let given = l.b.dims(index);
         let rank = given.len();
         let axes: Axes = (0..rank).filter(|&a| a == axis || given[a] != 1).collect();
@@ -56,7 +56,8 @@ impl Elements {
         Ok(Elements { axes, vectors: l.b.concat(&columns, rank)?, rank })
     }
 
-    fn gather(&self, l: &mut Lowering<'_>, x: ValueId) -> Built {
+    /// The elements of `x`.
+    pub(super) fn gather(&self, l: &mut Lowering<'_>, x: ValueId) -> Built {
         let dims = GatherDims {
             offset_dims: Axes::new(),
             collapsed_slice_dims: (0..self.rank).collect(),
@@ -68,7 +69,8 @@ impl Elements {
         Ok(l.b.op(Op::Gather(Box::new(dims)), [x, self.vectors])?)
     }
 
-    fn scatter(&self, l: &mut Lowering<'_>, x: ValueId, updates: ValueId, combiner: Combiner) -> Built {
+    /// `x` with the updates combined into the elements.
+    pub(super) fn scatter(&self, l: &mut Lowering<'_>, x: ValueId, updates: ValueId, combiner: Combiner) -> Built {
         let dims = ScatterDims {
             update_window_dims: Axes::new(),
             inserted_window_dims: (0..self.rank).collect(),

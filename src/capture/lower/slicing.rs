@@ -353,6 +353,10 @@ fn unfold_backward(l: &mut Lowering<'_>, c: &Call<'_>) -> Result<Outputs, LowerE
     if l.b.dims(grad).contains(&0) {
         return one(zeros);
     }
+    let mut wide = out.clone();
+    wide[axis] = count;
+    wide.push(size);
+    let grad = l.b.expand(grad, &wide)?;
     let perm: Axes = (0..axis + 1).chain([rank]).chain(axis + 1..rank).collect();
     let windows = l.b.transpose(grad, &perm)?;
     let mut flat = out.clone();

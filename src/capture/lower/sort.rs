@@ -4,6 +4,7 @@ use clutch_graph::op::{Axes, BinaryOp, Combiner, CompareDir, ScatterDims, UnaryO
 use clutch_graph::{DType, Op, ValueId};
 
 use super::helpers::{Operand, Scalar, cast, filled, is_nan, operand, place};
+use super::scatter::Elements;
 use super::table::Family;
 use super::{Call, LowerError, Lowering, Outputs, many, one};
 
@@ -142,8 +143,11 @@ fn searchsorted(l: &mut Lowering<'_>, c: &Call<'_>) -> Result<Outputs, LowerErro
     let mut entries = c.tensor(l, 0, "sorted_sequence")?;
     let values = operand(l, c, 1, "self")?;
     let right = is_right(c, 3)?;
-    if c.kwarg("sorter").is_some() {
-        return Err(LowerError::unsupported("a search with a sorter"));
+    if let Some(order) = c.opt_tensor(l, usize::MAX, "sorter")? {
+        let dims = l.b.dims(entries);
+        if !dims.contains(&0) {
+            entries = Elements::new(l, order, dims.len() - 1, &dims)?.gather(l, entries)?;
+        }
     }
     let (out, dims) = (c.out_dtype()?, c.out_dims(l)?);
     let dtype = common(l, entries, values);

@@ -12,6 +12,7 @@ pub type Family = &'static [(&'static str, LowerFn)];
 /// All families.
 pub const FAMILIES: &[(&str, Family)] = &[
     ("activation", super::activation::OPS),
+    ("adaptive_max", super::adaptive_max::OPS),
     ("arithmetic", super::arithmetic::OPS),
     ("attention", super::attention::OPS),
     ("batch_norm", super::batch_norm::OPS),
@@ -21,13 +22,17 @@ pub const FAMILIES: &[(&str, Family)] = &[
     ("conv", super::conv::OPS),
     ("creation", super::creation::OPS),
     ("cumulative", super::cumulative::OPS),
+    ("distance", super::distance::OPS),
     ("elementwise", super::elementwise::OPS),
+    ("embedding_bag", super::embedding_bag::OPS),
     ("fft", super::fft::OPS),
     ("float_parts", super::float_parts::OPS),
+    ("foreach", super::foreach::OPS),
     ("grid_sample", super::grid_sample::OPS),
     ("incomplete_gamma", super::incomplete_gamma::OPS),
     ("index", super::index::OPS),
     ("join", super::join::OPS),
+    ("linalg", super::linalg::OPS),
     ("logit", super::logit::OPS),
     ("loss", super::loss::OPS),
     ("matmul", super::matmul::OPS),
@@ -47,6 +52,7 @@ pub const FAMILIES: &[(&str, Family)] = &[
     ("special", super::special::OPS),
     ("statistics", super::statistics::OPS),
     ("strided", super::strided::OPS),
+    ("triangular", super::triangular::OPS),
     ("view", super::view::OPS),
 ];
 

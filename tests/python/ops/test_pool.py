@@ -137,3 +137,14 @@ def test_upsample_of_other_ranks() -> None:
 
 def test_nothing() -> None:
     check(lambda x: [F.max_pool2d(x, 2), F.avg_pool2d(x, 2)], floats(0, 3, 4, 4))
+
+
+@pytest.mark.parametrize("size", [(3, 2), (1, 1), (7, 5), (9, 3), (2, 5)])
+def test_adaptive_maximum_of_uneven_windows(size: tuple[int, int]) -> None:
+    def f(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return F.adaptive_max_pool2d(x, size, return_indices=True)
+
+    check_grad(f, floats(2, 3, 7, 5, grad=True))
+    check(f, ints(2, 7, 5, low=0, high=3).float())
+    check(lambda x: F.adaptive_max_pool3d(x, (2, *size), return_indices=True), floats(1, 2, 3, 7, 5))
+    check(lambda x: F.adaptive_max_pool1d(x, size[0], return_indices=True), floats(2, 3, 7))

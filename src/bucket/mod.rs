@@ -1,0 +1,118 @@
+//! Dynamic sizes in a few padded buckets.
+//!
+//! A program is lowered at the bucket's sizes and, to see which sizes and constants depend on symbols, at two smaller ones. The
+//! [`validity`] pass masks padded lanes where they could leak. At a call the program is lowered once more at the true sizes (a third of a
+//! millisecond for BERT-base, kept per size): the true extents and every constant that depends on sizes are read from that graph, so
+//! they are what an exact compile would use. Where any of this fails, the exact size is compiled.
+
+pub mod bind;
+pub mod classes;
+pub mod extent;
+pub mod ladder;
+mod rules;
+pub mod validity;
+
+use clutch_graph::Graph;
+
+use self::classes::{Classes, Mismatch};
+use self::extent::GRAPHS;
+use self::ladder::SMALLEST;
+use self::validity::{Bound, Refusal, mask};
+use crate::capture::lower::{LowerError, LowerOptions, Lowered, Sink, Source, lower};
+use crate::capture::program::Program;
+
+/// A program lowered for all sizes up to a bucket's.
+#[derive(Debug)]
+pub struct Bucketed {
+    /// The masked program; its last arguments are [`Source::Bound`].
+    pub lowered: Lowered,
+    /// What true sizes are read from.
+    pub template: Template,
+    /// Masks inserted.
+    pub masks: usize,
+}
+
+/// The graphs that a graph at the true sizes is compared with.
+#[derive(Debug)]
+pub struct Template {
+    graphs: [Graph; GRAPHS],
+    classes: Classes,
+    bounds: Vec<Bound>,
+    sinks: Vec<Sink>,
+}
+
+/// Why a program has no bucket.
+#[derive(Debug, thiserror::Error)]
+pub enum BucketError {
+    /// All sizes are too small to be worth it.
+    #[error("no size is above {SMALLEST}")]
+    Small,
+    /// Calls cannot be lowered; the exact build lists them.
+    #[error("operators without a lowering")]
+    Unsupported,
+    /// Padding could leak.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    /// The program cannot be lowered at other sizes.
+    #[error(transparent)]
+    Lower(#[from] LowerError),
+}
+
+/// How far below the bucket the two witnesses are; the first pair at which the program can be lowered is taken, so that sizes which must be
+/// even or multiples of 8 have witnesses too.
+const WITNESSES: [(i64, i64); 3] = [(1, 3), (2, 4), (8, 16)];
+
+/// Lowers `program` for the bucket of the given sizes of its symbols.
+///
+/// # Errors
+/// When padding could leak, or the program is not the same one at other sizes.
+pub fn bucket(program: &Program, sizes: &[i64], options: LowerOptions) -> Result<Bucketed, BucketError> {
+    let options = LowerOptions { keep_no_ops: true, ..options };
+    let top = lower(program, sizes, options)?;
+    if !top.unsupported.is_empty() {
+        return Err(BucketError::Unsupported);
+    }
+    let mut failure = BucketError::Small;
+    for (near, far) in WITNESSES {
+        // Symbols differ from one another in every witness, so that equal sizes mean equal expressions.
+        let at = |by: i64| -> Option<Vec<i64>> {
+            let below = |(i, &s): (usize, &i64)| if s <= SMALLEST { Some(s) } else { Some(s - by * (1 + i as i64)).filter(|w| *w > 2) };
+            sizes.iter().enumerate().map(below).collect()
+        };
+        let (Some(a), Some(b)) = (at(near), at(far)) else { continue };
+        if a == sizes {
+            break;
+        }
+        match between(program, top.clone(), [&a, &b], options) {
+            Ok(bucketed) => return Ok(bucketed),
+            Err(error) => failure = error,
+        }
+    }
+    Err(failure)
+}
+
+fn between(program: &Program, top: Lowered, witnesses: [&[i64]; 2], options: LowerOptions) -> Result<Bucketed, BucketError> {
+    let [a, b] = [lower(program, witnesses[0], options)?, lower(program, witnesses[1], options)?];
+    if !a.unsupported.is_empty() || !b.unsupported.is_empty() {
+        return Err(BucketError::Unsupported);
+    }
+    let graphs = [&top.graph, &a.graph, &b.graph];
+    let mut classes = Classes::of(&graphs).map_err(Refusal::from)?;
+    let masked = mask(graphs, &mut classes)?;
+    let mut sources = top.sources.clone();
+    sources.extend((0..masked.bounds.len()).map(Source::Bound));
+    let template = Template { graphs: [top.graph, a.graph, b.graph], classes, bounds: masked.bounds, sinks: top.sinks.clone() };
+    let lowered = Lowered { graph: masked.graph, sources, sinks: top.sinks, mutations: top.mutations, unsupported: Vec::new() };
+    Ok(Bucketed { lowered, template, masks: masked.masks })
+}
+
+impl Template {
+    /// Checks that `graph` is this program at other sizes, none larger than the bucket's.
+    ///
+    /// # Errors
+    /// At the first node where it is not.
+    fn check(&self, graph: &Graph) -> Result<(), Mismatch> {
+        let graphs = [&self.graphs[0], &self.graphs[1], &self.graphs[2]];
+        self.classes.check(&graphs, graph)
+    }
+}

@@ -1,0 +1,107 @@
+//! Which program serves a call: the bucket for its sizes, or the exact one.
+
+use std::collections::hash_map::Entry;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rustc_hash::FxHashMap;
+
+use super::graph::Symbols;
+use crate::bucket::bind::Binding;
+use crate::bucket::ladder::{Ladder, SMALLEST};
+use crate::bucket::{BucketError, Bucketed, Template, bucket};
+use crate::capture::lower::LowerOptions;
+use crate::capture::program::Program;
+use crate::runtime::call::Runner;
+
+/// A compiled program, and what binds it to the true sizes of a call when it serves several.
+#[derive(Clone)]
+pub struct Served {
+    /// The program.
+    pub runner: Arc<Runner>,
+    /// The true sizes, for a bucket's program.
+    pub binding: Option<Arc<Binding>>,
+}
+
+/// A bucket's compiled program.
+pub struct Bucket {
+    /// Binds it to true sizes.
+    pub template: Template,
+    /// The program.
+    pub runner: Arc<Runner>,
+}
+
+/// The choice of buckets of one captured program.
+#[derive(Default)]
+pub struct Buckets {
+    ladder: Ladder,
+    largest: Vec<Option<i64>>,
+    made: Mutex<FxHashMap<Symbols, Option<Arc<Bucket>>>>,
+}
+
+impl Buckets {
+    /// Buckets by a ladder; `largest` holds the declared maximum of each symbol.
+    pub fn new(ladder: Ladder, largest: Vec<Option<i64>>) -> Self {
+        Buckets { ladder, largest, made: Mutex::default() }
+    }
+
+    /// The bucket's sizes for these sizes; `None` when they are compiled exactly.
+    pub fn choose(&self, symbols: &Symbols) -> Option<Symbols> {
+        if self.ladder == Ladder::Exact {
+            return None;
+        }
+        let largest = |i: usize| self.largest.get(i).copied().flatten();
+        let sizes: Symbols = symbols.iter().enumerate().map(|(i, &s)| self.ladder.bucket(s, largest(i))).collect();
+        let small = |(&bucket, &size): (&i64, &i64)| bucket <= SMALLEST && bucket != size;
+        // Sizes up to the smallest bucket are not padded.
+        if sizes.iter().zip(symbols).any(small) || sizes.iter().all(|&s| s <= SMALLEST) {
+            return None;
+        }
+        Some(sizes)
+    }
+
+    /// The bucket of these sizes, made at first use; `None` when it cannot be had, which is logged once.
+    ///
+    /// # Errors
+    /// With what `build` raises.
+    pub fn get<E>(
+        &self,
+        sizes: &Symbols,
+        program: &Program,
+        options: LowerOptions,
+        build: impl FnOnce(&Bucketed) -> Result<Arc<Runner>, E>,
+    ) -> Result<Option<Arc<Bucket>>, E> {
+        if let Some(found) = self.lock().get(sizes) {
+            return Ok(found.clone());
+        }
+        let made = match bucket(program, sizes, options) {
+            Ok(bucketed) => {
+                let runner = build(&bucketed)?;
+                Some(Arc::new(Bucket { template: bucketed.template, runner }))
+            }
+            Err(reason) => {
+                explain(&reason, sizes);
+                None
+            }
+        };
+        Ok(match self.lock().entry(sizes.clone()) {
+            Entry::Occupied(first) => first.get().clone(),
+            Entry::Vacant(place) => place.insert(made).clone(),
+        })
+    }
+
+    /// Replaces a bucket's program.
+    pub fn put(&self, sizes: &Symbols, bucket: Arc<Bucket>) {
+        self.lock().insert(sizes.clone(), Some(bucket));
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, FxHashMap<Symbols, Option<Arc<Bucket>>>> {
+        self.made.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn explain(reason: &BucketError, sizes: &Symbols) {
+    match reason {
+        BucketError::Small | BucketError::Unsupported => tracing::info!(?sizes, %reason, "sizes are compiled exactly"),
+        _ => tracing::warn!(?sizes, %reason, "padding could not be proved harmless; sizes are compiled exactly"),
+    }
+}
