@@ -119,6 +119,7 @@ class Row:
     main: dict[str, str] = dataclasses.field(default_factory=dict)
     weights: dict[str, str] | None = None
     key: str = ""
+    sizes: list[int] | None = None
     error: str | None = None
 
     def number(self, name: str) -> float | None:
@@ -247,7 +248,7 @@ class Pool:
     def _is_new(self, request: Any, target: str) -> bool:
         settings = sorted((k, str(v)) for k, v in request.settings.items())
         digest = hashlib.blake2b(request.program)
-        digest.update(repr((request.symbols, settings, target)).encode())
+        digest.update(repr((request.symbols, request.largest, settings, target)).encode())
         with self._changed:
             known = digest.hexdigest() in self._seen
             self._seen.add(digest.hexdigest())
@@ -256,7 +257,7 @@ class Pool:
     def _compile(self, worker: Worker, task: CompileTask) -> None:
         row = task.row
         try:
-            result = worker.call("compile", task.request.program, task.request.symbols, settings_for(task.request.settings, task.target))
+            result = worker.call("compile", task.request, settings_for(task.request.settings, task.target))
             for name, value in result.items():
                 setattr(row, name, value)
         except (WorkFailed, WorkerDied) as error:

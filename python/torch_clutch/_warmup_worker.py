@@ -147,9 +147,9 @@ def probe(settings: dict[str, Any]) -> dict[str, Any]:
     return _clutch.device_info(settings)
 
 
-def compile_program(program: bytes, symbols: list[int], settings: dict[str, Any]) -> dict[str, Any]:
+def compile_program(request: Any, settings: dict[str, Any]) -> dict[str, Any]:
     """Compiles one program into the cache."""
-    result = _clutch.compile_captured(program, symbols, settings)
+    result = _clutch.compile_captured(request.program, request.symbols, request.largest, settings)
     return {**result, "main": result["main"] or {}}
 
 

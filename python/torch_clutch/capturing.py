@@ -1,24 +1,13 @@
 """Capture without compiling, and a record of what is compiled: how ``clutch warmup`` learns what a job needs."""
 
 import contextlib
-import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
 
 from . import _clutch
-
-
-@dataclasses.dataclass
-class Request:
-    """One program to compile: its bytes, the values of its symbols, and the settings without the target."""
-
-    phase: str
-    fx_nodes: int
-    program: bytes
-    symbols: list[int]
-    settings: dict[str, Any]
+from ._request import Request
 
 
 class Capture:
@@ -40,7 +29,7 @@ class Capture:
             symbols = captured.symbols(given)
             if tuple(symbols) not in bindings:
                 bindings.add(tuple(symbols))
-                self.requests.append(Request(phase, fx_nodes, program, symbols, settings))
+                self.requests.append(Request(phase, fx_nodes, program, symbols, captured.largest(), settings))
             outputs = captured.outputs(symbols, given)
             return [_zeros(o, d) if isinstance(o, tuple) else o for o, d in zip(outputs, dtypes, strict=True)]
 
@@ -62,8 +51,8 @@ class Record:
         """One request for each graph and each value of its symbols that it was built for."""
         found = []
         for phase, fx_nodes, compiled, settings in self._compiled:
-            program, bindings = compiled.captured()
-            found += [Request(phase, fx_nodes, program, symbols, settings) for symbols in bindings]
+            program, largest, bindings = compiled.captured()
+            found += [Request(phase, fx_nodes, program, symbols, largest, settings) for symbols in bindings]
         return found
 
 

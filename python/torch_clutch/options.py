@@ -137,7 +137,7 @@ class Options:
             "buckets": self.buckets,
             "donate": self.donate,
             "fold_budget_bytes": self.fold_budget,
-            "torch_version": torch.__version__,
+            "torch_version": str(torch.__version__),
             "dump_dir": self.dump_dir,
             **self.cache_settings(),
             "keep_texts": keep_texts,

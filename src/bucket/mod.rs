@@ -15,9 +15,9 @@ pub mod validity;
 use clutch_graph::Graph;
 
 use self::classes::{Classes, Mismatch};
-use self::extent::GRAPHS;
+use self::extent::{GRAPHS, Sizes};
 use self::ladder::SMALLEST;
-use self::validity::{Bound, Refusal, mask};
+use self::validity::{Bound, Placement, Refusal, mask};
 use crate::capture::lower::{LowerError, LowerOptions, Lowered, Sink, Source, lower};
 use crate::capture::program::Program;
 
@@ -39,6 +39,8 @@ pub struct Template {
     classes: Classes,
     bounds: Vec<Bound>,
     sinks: Vec<Sink>,
+    inputs: Vec<Placement>,
+    outputs: Vec<Placement>,
 }
 
 /// Why a program has no bucket.
@@ -76,14 +78,21 @@ pub fn bucket(program: &Program, sizes: &[i64], options: LowerOptions) -> Result
     for (near, far) in WITNESSES {
         // Symbols differ from one another in every witness, so that equal sizes mean equal expressions.
         let at = |by: i64| -> Option<Vec<i64>> {
-            let below = |(i, &s): (usize, &i64)| if s <= SMALLEST { Some(s) } else { Some(s - by * (1 + i as i64)).filter(|w| *w > 2) };
-            sizes.iter().enumerate().map(below).collect()
+            let mut step = 0;
+            let below = |&s: &i64| {
+                if s <= SMALLEST {
+                    return Some(s);
+                }
+                step += by;
+                Some(s - step).filter(|w| *w > 2)
+            };
+            sizes.iter().map(below).collect()
         };
         let (Some(a), Some(b)) = (at(near), at(far)) else { continue };
         if a == sizes {
             break;
         }
-        match between(program, top.clone(), [&a, &b], options) {
+        match between(program, top.clone(), sizes, [&a, &b], options) {
             Ok(bucketed) => return Ok(bucketed),
             Err(error) => failure = error,
         }
@@ -91,17 +100,37 @@ pub fn bucket(program: &Program, sizes: &[i64], options: LowerOptions) -> Result
     Err(failure)
 }
 
-fn between(program: &Program, top: Lowered, witnesses: [&[i64]; 2], options: LowerOptions) -> Result<Bucketed, BucketError> {
+fn between(
+    program: &Program,
+    top: Lowered,
+    top_sizes: &[i64],
+    witnesses: [&[i64]; 2],
+    options: LowerOptions,
+) -> Result<Bucketed, BucketError> {
     let [a, b] = [lower(program, witnesses[0], options)?, lower(program, witnesses[1], options)?];
     if !a.unsupported.is_empty() || !b.unsupported.is_empty() {
         return Err(BucketError::Unsupported);
     }
     let graphs = [&top.graph, &a.graph, &b.graph];
     let mut classes = Classes::of(&graphs).map_err(Refusal::from)?;
-    let masked = mask(graphs, &mut classes)?;
+    let masked = match mask(graphs, &mut classes, &[]) {
+        Ok(masked) => masked,
+        // Where lengths were merged with a batch before the program, as in backward graphs, their padding is inside.
+        Err(refused) => {
+            let symbols: Vec<Sizes> = (0..top_sizes.len()).map(|i| [top_sizes[i], witnesses[0][i], witnesses[1][i]]).collect();
+            mask(graphs, &mut classes, &symbols).map_err(|_| refused)?
+        }
+    };
     let mut sources = top.sources.clone();
     sources.extend((0..masked.bounds.len()).map(Source::Bound));
-    let template = Template { graphs: [top.graph, a.graph, b.graph], classes, bounds: masked.bounds, sinks: top.sinks.clone() };
+    let template = Template {
+        graphs: [top.graph, a.graph, b.graph],
+        classes,
+        bounds: masked.bounds,
+        sinks: top.sinks.clone(),
+        inputs: masked.inputs,
+        outputs: masked.outputs,
+    };
     let lowered = Lowered { graph: masked.graph, sources, sinks: top.sinks, mutations: top.mutations, unsupported: Vec::new() };
     Ok(Bucketed { lowered, template, masks: masked.masks })
 }

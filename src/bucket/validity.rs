@@ -11,7 +11,7 @@ use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use super::classes::{Class, Classes, Mismatch, attributes};
-use super::extent::{Axis, GRAPHS, Sizes, is_fixed};
+use super::extent::{Axis, Factor, GRAPHS, Sizes, is_fixed};
 use super::rules;
 use crate::capture::lower::helpers::{Scalar, extreme};
 
@@ -121,8 +121,24 @@ pub struct Masked {
     pub graph: Graph,
     /// What each of those parameters is.
     pub bounds: Vec<Bound>,
+    /// Where the true data of each parameter of the program lies.
+    pub inputs: Vec<Placement>,
+    /// Where the true data of each output lies.
+    pub outputs: Vec<Placement>,
     /// Masks inserted.
     pub masks: usize,
+}
+
+/// Where a tensor's true data lies in the bucket's memory: the factors of each axis.
+pub type Placement = Vec<SmallVec<[Part; 2]>>;
+
+/// A factor of an axis.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// Its size in the bucket.
+    pub padded: i64,
+    /// Its true size, where that may be smaller.
+    pub class: Option<Class>,
 }
 
 /// The state of the pass.
@@ -141,9 +157,12 @@ pub struct Pass<'a> {
 
 /// Masks `graphs[0]`, the bucket's graph; the others are the same program at other sizes.
 ///
+/// An axis of a parameter whose size is a multiple of a symbol's is a prefix, or, where `symbols` holds the symbols' sizes, as many
+/// prefixes of the symbol's size one after another: what a tensor of a batch and a dynamic length is after the two are merged.
+///
 /// # Errors
 /// When an op may mix padded lanes with true data in a way that no mask prevents.
-pub fn mask(graphs: [&Graph; GRAPHS], classes: &mut Classes) -> Result<Masked, Refusal> {
+pub fn mask(graphs: [&Graph; GRAPHS], classes: &mut Classes, symbols: &[Sizes]) -> Result<Masked, Refusal> {
     let mut pass = Pass {
         b: Builder::new(),
         graphs,
@@ -158,7 +177,10 @@ pub fn mask(graphs: [&Graph; GRAPHS], classes: &mut Classes) -> Result<Masked, R
         let ty = graphs[0].node(id).outputs[0].clone();
         let Op::Parameter(number, _) = graphs[0].node(id).op else { continue };
         let value = pass.b.parameter(ty, graphs[0].input_kinds[number]);
-        let state = pass.fresh(id, 0, false);
+        let mut state = pass.fresh(id, 0, false);
+        for axis in &mut state.axes {
+            split(axis, symbols);
+        }
         pass.values[id.index()].push((value, state));
     }
     for id in graphs[0].ids() {
@@ -172,9 +194,29 @@ pub fn mask(graphs: [&Graph; GRAPHS], classes: &mut Classes) -> Result<Masked, R
             Err(Stop::Refused(why)) => return Err(Refusal::Op { node: id.index(), op: node.op.name(), why }),
         }
     }
+    let parameters: Vec<ValueId> = graphs[0].parameters().iter().map(|&id| ValueId::first(id)).collect();
+    let inputs = parameters.iter().map(|&v| pass.placement(v)).collect::<Result<_, _>>()?;
+    let results = graphs[0].outputs.iter().map(|&v| pass.placement(v)).collect::<Result<_, _>>()?;
     let outputs: Vec<ValueId> = graphs[0].outputs.iter().map(|&v| pass.value(v)).collect();
     let (bounds, masks) = (pass.bounds, pass.masks);
-    Ok(Masked { graph: pass.b.finish(outputs), bounds, masks })
+    Ok(Masked { graph: pass.b.finish(outputs), bounds, inputs, outputs: results, masks })
+}
+
+/// Takes an axis of a multiple of a symbol's size apart.
+fn split(axis: &mut Axis, symbols: &[Sizes]) {
+    let [only] = axis.0[..] else { return };
+    for symbol in symbols.iter().rev() {
+        if is_fixed(symbol) || *symbol == only.sizes {
+            continue;
+        }
+        let whole = (0..GRAPHS).all(|i| only.sizes[i] % symbol[i] == 0);
+        let outer: Sizes = std::array::from_fn(|i| only.sizes[i] / symbol[i]);
+        if whole && (is_fixed(&outer) || symbols.contains(&outer)) {
+            let factor = |sizes: Sizes| Factor { sizes, uniform: only.uniform };
+            *axis = Axis::of(smallvec::smallvec![factor(outer), factor(*symbol)]);
+            return;
+        }
+    }
 }
 
 impl Pass<'_> {
@@ -196,6 +238,20 @@ impl Pass<'_> {
     /// The node's ops in all graphs.
     pub fn ops(&self, id: NodeId) -> [&Op; GRAPHS] {
         std::array::from_fn(|i| &self.graphs[i].node(id).op)
+    }
+
+    fn placement(&mut self, v: ValueId) -> Result<Placement, Refusal> {
+        let axes = self.state(v).axes.clone();
+        let parts = |axis: &Axis, classes: &mut Classes| -> Option<SmallVec<[Part; 2]>> {
+            let part = |f: &Factor| {
+                let class = if f.is_partial() { Some(classes.find(&f.sizes)?) } else { None };
+                Some(Part { padded: f.sizes[0], class })
+            };
+            axis.0.iter().map(part).collect()
+        };
+        let placed: Option<Placement> = axes.iter().map(|axis| parts(axis, self.classes)).collect();
+        let node = self.graphs[0].node(v.node);
+        placed.ok_or(Refusal::Op { node: v.node.index(), op: node.op.name(), why: "a size that no input or result has" })
     }
 
     /// The new value of an old one.

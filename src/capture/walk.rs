@@ -489,6 +489,10 @@ impl<'py> Walk<'py> {
             return Ok(Arg::Str(format!("symbolic value {text}")));
         }
         let text = a.str()?.to_string();
+        // An operator, as higher-order operators take it.
+        if a.hasattr("_schema")? {
+            return Ok(Arg::Str(text));
+        }
         match text.strip_prefix("torch.") {
             Some(word) => Ok(Arg::Str(word.to_owned())),
             None => Err(WalkError::Python(PyTypeError::new_err(format!("an FX argument of unknown kind: {text}")))),

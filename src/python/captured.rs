@@ -6,15 +6,18 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList};
 
 use super::errors;
-use super::graph::{Reading, readings, solve, symbols_of, unsupported};
+use super::graph::{Reading, Symbols, declared_maxima, readings, solve, symbols_of, unsupported};
+use super::served::Buckets;
 use super::settings::Settings;
+use crate::bucket::bind::Binding;
+use crate::bucket::bucket;
 use crate::capture::canonical::canonical_bytes;
 use crate::capture::expr::ExprId;
 use crate::capture::lower::lower;
 use crate::capture::program::{Arg, Meta, Program, ValueRef};
 use crate::capture::read::read_program;
 use crate::capture::walk::walk;
-use crate::driver::{Built, build};
+use crate::driver::{Built, build, build_bucket};
 use crate::graph_entry::GraphEntry;
 use crate::runtime::dlpack::Exchange;
 
@@ -22,6 +25,7 @@ use crate::runtime::dlpack::Exchange;
 #[pyclass(frozen, module = "torch_clutch._clutch")]
 pub struct Captured {
     program: Program,
+    largest: Vec<Option<i64>>,
     constants: Vec<Option<Py<PyAny>>>,
     readings: Vec<(ExprId, Reading)>,
     exchange: Exchange,
@@ -39,7 +43,8 @@ pub fn capture(py: Python<'_>, gm: &Bound<'_, PyAny>, static_inputs: Vec<usize>,
         }
     }
     let readings = readings(&walked.program);
-    Ok(Captured { program: walked.program, constants: walked.constants, readings, exchange: Exchange::get(py)? })
+    let largest = declared_maxima(&walked);
+    Ok(Captured { largest, program: walked.program, constants: walked.constants, readings, exchange: Exchange::get(py)? })
 }
 
 #[pymethods]
@@ -47,6 +52,11 @@ impl Captured {
     /// The program's bytes, which are equal for equal programs.
     fn program<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
         PyBytes::new(py, &canonical_bytes(&self.program))
+    }
+
+    /// The declared maximum of each symbol.
+    fn largest(&self) -> Vec<Option<i64>> {
+        self.largest.clone()
     }
 
     /// The symbols' values that a call with these arguments gives.
@@ -82,17 +92,34 @@ impl Captured {
     }
 }
 
-/// Compiles a captured program into the cache, with its symbols bound, and says what it is.
+/// Compiles a captured program into the cache, in the bucket for these symbols' values or with them bound, and says what it is.
 ///
 /// Raises CacheError when the cache cannot be used or did not keep the result.
 #[pyfunction]
-pub fn compile_captured<'py>(py: Python<'py>, program: &[u8], symbols: Vec<i64>, settings: Settings) -> PyResult<Bound<'py, PyDict>> {
+pub fn compile_captured<'py>(
+    py: Python<'py>,
+    program: &[u8],
+    symbols: Vec<i64>,
+    largest: Vec<Option<i64>>,
+    settings: Settings,
+) -> PyResult<Bound<'py, PyDict>> {
     let store = settings.required_store(py)?;
     let device = settings.device(py)?;
     let config = settings.config();
     let program = read_program(program).map_err(|e| errors::internal(e.to_string()))?;
     let start = Instant::now();
-    let built = py.detach(|| build(&program, &symbols, &device, &config, Some(&store)));
+    let symbols = Symbols::from_vec(symbols);
+    let sizes = Buckets::new(settings.ladder(py)?, largest).choose(&symbols);
+    let options = config.lower_options();
+    let (built, bucket) = py.detach(|| {
+        if let Some(sizes) = sizes
+            && let Ok(bucketed) = bucket(&program, &sizes, options)
+            && Binding::of(&bucketed.template, &program, &symbols, options).is_ok()
+        {
+            return (build_bucket(&program, &sizes, &bucketed.lowered, &device, &config, Some(&store)), Some(sizes));
+        }
+        (build(&program, &symbols, &device, &config, Some(&store)), None)
+    });
     let artifact = match built.map_err(|e| errors::build(py, &e))? {
         Built::Ready(artifact) => artifact,
         Built::Unsupported(calls) => return Err(unsupported(py, &calls)?),
@@ -110,6 +137,7 @@ pub fn compile_captured<'py>(py: Python<'py>, program: &[u8], symbols: Vec<i64>,
     let info = PyDict::new(py);
     info.set_item("key", artifact.key.key().to_string())?;
     info.set_item("cached", hit)?;
+    info.set_item("sizes", bucket.map(|sizes| sizes.to_vec()))?;
     info.set_item("seconds", seconds.as_secs_f64())?;
     let entry = store.get(&artifact.key).and_then(|e| GraphEntry::decode(&e.payload));
     for (role, record) in [("main", entry.as_ref().map(|e| &e.main)), ("weights", entry.as_ref().and_then(|e| e.weights.as_ref()))] {

@@ -18,7 +18,7 @@ use crate::capture::canonical::canonical_bytes;
 use crate::capture::expr::{ExprId, Size};
 use crate::capture::lower::Unsupported;
 use crate::capture::program::{Meta, Program};
-use crate::capture::walk::walk;
+use crate::capture::walk::{Walked, walk};
 use crate::compile::Code;
 use crate::driver::{Artifact, BuildError, Built, Config, build, build_bucket, explain};
 use crate::metrics::{METRICS, count, time};
@@ -69,8 +69,7 @@ pub fn compile(py: Python<'_>, gm: &Bound<'_, PyAny>, static_inputs: Vec<usize>,
         increment_version: helpers.getattr("increment_version")?.unbind(),
     };
     let readings = readings(&walked.program);
-    let range = |symbol: &String| walked.largest.iter().find(|(name, _)| name == symbol).map(|(_, largest)| *largest);
-    let largest = walked.program.exprs.symbols().iter().map(range).collect();
+    let largest = declared_maxima(&walked);
     let graph = CompiledGraph {
         program: walked.program,
         constants: walked.constants,
@@ -92,6 +91,12 @@ pub fn compile(py: Python<'_>, gm: &Bound<'_, PyAny>, static_inputs: Vec<usize>,
         None => tracing::info!("the sizes of the example are not known; compiling at the first call"),
     }
     Ok(graph)
+}
+
+/// The declared maximum of each symbol, by number.
+pub(super) fn declared_maxima(walked: &Walked) -> Vec<Option<i64>> {
+    let range = |symbol: &String| walked.largest.iter().find(|(name, _)| name == symbol).map(|(_, largest)| *largest);
+    walked.program.exprs.symbols().iter().map(range).collect()
 }
 
 /// Where each size expression of the inputs is read.
@@ -249,11 +254,12 @@ impl CompiledGraph {
         runner.call(py, &self.context, &items, &self.constants, None)
     }
 
-    /// The captured program and the symbols' values that it was built for so far, for compiling it elsewhere.
-    fn captured<'py>(&self, py: Python<'py>) -> (Bound<'py, PyBytes>, Vec<Vec<i64>>) {
+    /// The captured program, the declared maxima of its symbols, and the values that it was built for so far, for compiling it
+    /// elsewhere.
+    fn captured<'py>(&self, py: Python<'py>) -> (Bound<'py, PyBytes>, Vec<Option<i64>>, Vec<Vec<i64>>) {
         let mut bindings: Vec<Vec<i64>> = self.lock().keys().map(|s| s.to_vec()).collect();
         bindings.sort();
-        (PyBytes::new(py, &canonical_bytes(&self.program)), bindings)
+        (PyBytes::new(py, &canonical_bytes(&self.program)), self.buckets.largest().to_vec(), bindings)
     }
 
     /// Why the graph built last was not in the cache: the nearest entry and the first field that differs.

@@ -44,6 +44,11 @@ impl Buckets {
         Buckets { ladder, largest, made: Mutex::default() }
     }
 
+    /// The declared maximum of each symbol.
+    pub fn largest(&self) -> &[Option<i64>] {
+        &self.largest
+    }
+
     /// The bucket's sizes for these sizes; `None` when they are compiled exactly.
     pub fn choose(&self, symbols: &Symbols) -> Option<Symbols> {
         if self.ladder == Ladder::Exact {
@@ -87,11 +92,6 @@ impl Buckets {
             Entry::Occupied(first) => first.get().clone(),
             Entry::Vacant(place) => place.insert(made).clone(),
         })
-    }
-
-    /// Replaces a bucket's program.
-    pub fn put(&self, sizes: &Symbols, bucket: Arc<Bucket>) {
-        self.lock().insert(sizes.clone(), Some(bucket));
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, FxHashMap<Symbols, Option<Arc<Bucket>>>> {

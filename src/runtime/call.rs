@@ -13,7 +13,7 @@ use smallvec::SmallVec;
 
 use super::dlpack::{DlTensor, Exchange, Retained};
 use super::pack;
-use crate::bucket::bind::Binding;
+use crate::bucket::bind::{Binding, Placed};
 use crate::capture::layout::inverse_order;
 use crate::capture::lower::{Sink, Source};
 use crate::compile::Code;
@@ -247,13 +247,13 @@ impl Runner {
 }
 
 impl Inputs<'_, '_> {
-    /// True sizes of a placeholder, in memory order, where they may be smaller than the program's.
-    fn true_input(&self, index: usize) -> Option<&Dims> {
+    /// Where the true data of a placeholder is to lie, when the program may be larger.
+    fn true_input(&self, index: usize) -> Option<&Placed> {
         self.binding.and_then(|b| b.inputs.get(index)).and_then(Option::as_ref)
     }
 
-    /// True sizes of an output, in memory order, where they may be smaller than the program's.
-    fn true_output(&self, index: usize) -> Option<&Dims> {
+    /// Where the true data of an output lies, when the program may be larger.
+    fn true_output(&self, index: usize) -> Option<&Placed> {
         self.binding.and_then(|b| b.outputs.get(index))
     }
 }
@@ -364,14 +364,14 @@ fn fill(
         Source::Input { index, order } => {
             let tensor = inputs.args.get(*index).ok_or_else(|| errors::internal("an argument is missing".to_owned()))?;
             match inputs.true_input(*index) {
-                Some(dims) if *dims != ty.dims => upload_padded(context, client, slot, tensor, ty, order, dims),
+                Some(placed) if !placed.is_full() => upload_padded(context, client, slot, tensor, ty, order, placed),
                 _ => upload(context, client, slot, tensor, ty, order, kept),
             }
         }
     }
 }
 
-/// Gives the slot a buffer of the program's sizes that holds the tensor in its first corner.
+/// Gives the slot a buffer of the program's sizes that holds the tensor where the program expects it.
 fn upload_padded(
     context: &Context,
     client: &Client,
@@ -379,14 +379,12 @@ fn upload_padded(
     tensor: &Bound<'_, PyAny>,
     ty: &TensorType,
     order: &[usize],
-    dims: &Dims,
+    placed: &Placed,
 ) -> PyResult<()> {
     let view = context.exchange.view(tensor)?;
-    let small = TensorType { dtype: ty.dtype, dims: dims.clone() };
+    let small = TensorType { dtype: ty.dtype, dims: placed.dims.clone() };
     check(&view, &small, order)?;
-    if dims.iter().zip(&ty.dims).any(|(d, bucket)| d > bucket) {
-        return Err(errors::internal(format!("an argument of sizes {dims:?} was given to a program for up to {ty}")));
-    }
+    fits(placed, ty)?;
     let fill = match (poison_padding(), ty.dtype) {
         (false, _) => 0,
         (true, DType::Pred) => 1,
@@ -394,13 +392,23 @@ fn upload_padded(
         (true, _) => 0xff,
     };
     let mut bytes = vec![fill; ty.byte_size()];
-    let (from, to) = (stored_strides(&view, order), row_major_strides(&ty.dims));
-    // SAFETY: the tensor's own sizes and strides; the corner lies in the target, which is new.
-    unsafe { pack::copy(view.start().cast(), bytes.as_mut_ptr(), dims, &from, &to, ty.dtype.size()) };
+    let (from, to) = (placed.strides(&stored_strides(&view, order)), row_major_strides(&placed.padded));
+    // SAFETY: the tensor's own sizes and strides; the parts lie in the target, which is new.
+    unsafe { pack::copy(view.start().cast(), bytes.as_mut_ptr(), &placed.parts, &from, &to, ty.dtype.size()) };
     count_n(&METRICS.pad_elements, (ty.numel() - small.numel()) as u64);
     let made = Buffer::from_host(client.default_device(), &bytes, &ty.dims, element_type(ty.dtype), CopySemantics::DuringCall);
     *slot = Slot { buffer: Some(made.map_err(|e| errors::plugin(tensor.py(), &e))?), ..Slot::default() };
     Ok(())
+}
+
+/// Checks that the parts lie in memory of the program's type.
+fn fits(placed: &Placed, ty: &TensorType) -> PyResult<()> {
+    let inside = placed.parts.iter().zip(&placed.padded).all(|(true_size, padded)| true_size <= padded);
+    let (parts, whole): (i64, i64) = (placed.parts.iter().product(), placed.dims.iter().product());
+    if inside && parts == whole && placed.padded.iter().product::<i64>() == ty.numel() {
+        return Ok(());
+    }
+    Err(errors::internal(format!("a tensor of sizes {:?} does not fit a program for up to {ty}", placed.dims)))
 }
 
 /// `CLUTCH_POISON_PADDING=1` fills padded lanes with NaN, to prove that none leaks.
@@ -519,12 +527,14 @@ fn write_back(
     buffer: Buffer,
     ty: &TensorType,
     order: &[usize],
-    dims: Option<&Dims>,
+    placed: Option<&Placed>,
 ) -> PyResult<()> {
     let py = tensor.py();
     let view = context.exchange.view(tensor)?;
-    let stored = row_major_strides(&ty.dims);
-    let ty = &TensorType { dtype: ty.dtype, dims: dims.unwrap_or(&ty.dims).clone() };
+    if let Some(placed) = placed {
+        fits(placed, ty)?;
+    }
+    let ty = &TensorType { dtype: ty.dtype, dims: placed.map_or(&ty.dims, |p| &p.dims).clone() };
     check(&view, ty, order)?;
     let strides = stored_strides(&view, order);
     let target = view.start().cast::<u8>();
@@ -533,7 +543,15 @@ fn write_back(
     }
     let copy = |bytes: &[u8]| {
         // SAFETY: the output has the dense size; the tensor's memory is described by its own sizes and strides and is not the output's.
-        unsafe { pack::copy(bytes.as_ptr(), target, &ty.dims, &stored, &strides, ty.dtype.size()) };
+        unsafe {
+            match placed {
+                None => pack::scatter(bytes.as_ptr(), target, &ty.dims, &strides, ty.dtype.size()),
+                Some(p) => {
+                    let (from, to) = (row_major_strides(&p.padded), p.strides(&strides));
+                    pack::copy(bytes.as_ptr(), target, &p.parts, &from, &to, ty.dtype.size());
+                }
+            }
+        };
     };
     if client_is_cpu(buffer.client()) {
         let host = buffer.host_view().map_err(|e| errors::plugin(py, &e))?;
@@ -553,12 +571,12 @@ fn tensor<'py>(
     buffer: Buffer,
     ty: &TensorType,
     order: &[usize],
-    dims: Option<&Dims>,
+    placed: Option<&Placed>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    if let Some(dims) = dims
-        && *dims != ty.dims
+    if let Some(placed) = placed
+        && !placed.is_full()
     {
-        return corner(py, context, buffer, ty, order, dims);
+        return true_part(py, context, buffer, ty, order, placed);
     }
     let inverse = inverse_order(order);
     let stored = row_major_strides(&ty.dims);
@@ -576,30 +594,33 @@ fn tensor<'py>(
     unsafe { context.exchange.tensor(py, data, ty.dtype, &dims, &strides, bytes) }
 }
 
-/// A PyTorch tensor of the first corner of an output: a view of its memory where that is contiguous, else a copy.
-fn corner<'py>(
+/// A PyTorch tensor of the true data of an output: a view of its memory where that is contiguous, else a copy.
+fn true_part<'py>(
     py: Python<'py>,
     context: &Context,
     buffer: Buffer,
     ty: &TensorType,
     order: &[usize],
-    dims: &Dims,
+    placed: &Placed,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let (inverse, padded, dense) = (inverse_order(order), row_major_strides(&ty.dims), row_major_strides(dims));
-    let (logical, strides): (Dims, Dims) = inverse.iter().map(|&p| (dims[p], dense[p])).unzip();
-    let contiguous = dims.iter().zip(padded.iter().zip(&dense)).all(|(&d, (p, s))| d <= 1 || p == s);
+    fits(placed, ty)?;
+    let (dims, parts) = (&placed.dims, &placed.parts);
+    let (inverse, stored) = (inverse_order(order), row_major_strides(dims));
+    let (padded, dense) = (row_major_strides(&placed.padded), row_major_strides(parts));
+    let (logical, strides): (Dims, Dims) = inverse.iter().map(|&p| (dims[p], stored[p])).unzip();
+    let contiguous = parts.iter().zip(padded.iter().zip(&dense)).all(|(&d, (p, s))| d <= 1 || p == s);
     let host = client_is_cpu(buffer.client());
     if host && contiguous {
         let view = buffer.into_host_view().map_err(|e| errors::plugin(py, &e))?;
         let data = view.as_ptr() as *mut c_void;
-        // SAFETY: the view keeps the memory of this output, of which the corner is a dense prefix.
+        // SAFETY: the view keeps the memory of this output, of which the true data is a dense prefix.
         return unsafe { context.exchange.tensor(py, data, ty.dtype, &logical, &strides, view) };
     }
     let small = TensorType { dtype: ty.dtype, dims: dims.clone() };
     let mut copy = vec![Line::default(); small.byte_size().div_ceil(size_of::<Line>())];
     let target: *mut u8 = copy.as_mut_ptr().cast();
-    // SAFETY: the corner lies in the output; the copy has its size.
-    let take = |bytes: &[u8]| unsafe { pack::copy(bytes.as_ptr(), target, dims, &padded, &dense, ty.dtype.size()) };
+    // SAFETY: the parts lie in the output; the copy has their size.
+    let take = |bytes: &[u8]| unsafe { pack::copy(bytes.as_ptr(), target, parts, &padded, &dense, ty.dtype.size()) };
     if host {
         take(buffer.host_view().map_err(|e| errors::plugin(py, &e))?.bytes());
     } else {

@@ -7,6 +7,7 @@ ViT and Whisper, in inference and training, under several decomposition tables.
 from pathlib import Path
 
 import pytest
+
 from torch_clutch import _clutch
 
 CENSUS = (Path(__file__).parent / "data" / "census.txt").read_text().split()

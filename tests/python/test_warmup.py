@@ -9,6 +9,7 @@ import textwrap
 
 import pytest
 import torch
+
 import torch_clutch
 from torch_clutch.warmup import Model
 
@@ -202,12 +203,12 @@ def test_a_model_that_fails_is_reported_and_the_rest_goes_on(place):
 ABORTING = """
 import torch_clutch._warmup_worker as worker
 
-def compile_program(program, symbols, settings, original=worker.compile_program):
-    if (4).to_bytes(8, "little") + b"\\0" + (16).to_bytes(8, "little") in program and not symbols:
+def compile_program(request, settings, original=worker.compile_program):
+    if (4).to_bytes(8, "little") + b"\\0" + (16).to_bytes(8, "little") in request.program and not request.symbols:
         import os, sys
         print("the plugin says something and aborts", file=sys.stderr, flush=True)
         os.abort()
-    return original(program, symbols, settings)
+    return original(request, settings)
 
 worker.OPERATIONS["compile"] = compile_program
 import sys

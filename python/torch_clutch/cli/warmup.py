@@ -161,7 +161,7 @@ def _report(rows: list[Row], limits: dict[str, int | None], settings: dict[str, 
         made.add_column(column, justify="right", no_wrap=True)
     failures = []
     for row in rows:
-        name = f"{row.model} {row.graph}".strip()
+        name = f"{row.model} {row.graph}".strip() + (f" in bucket {row.sizes}" if row.sizes else "")
         if row.error is not None:
             failures.append((f"{name} {row.bucket} {row.target}".strip(), row.error))
             made.add_row(name, row.bucket, row.target, "[red]failed[/red]", "", "", "", "")

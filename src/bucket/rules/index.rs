@@ -1,11 +1,11 @@
 //! Reads and writes at computed positions.
 
-use clutch_graph::op::{GatherDims, ScatterDims};
-use clutch_graph::{NodeId, Op, ValueId};
+use clutch_graph::op::{CompareDir, GatherDims, ScatterDims};
+use clutch_graph::{DType, NodeId, Op, ValueId};
 use smallvec::SmallVec;
 
 use super::{operands, rebuild, single};
-use crate::bucket::extent::{Axis, is_fixed};
+use crate::bucket::extent::{Axis, Sizes, is_fixed};
 use crate::bucket::validity::{Neutral, Pass, Ruled, Stop};
 
 pub(super) fn apply(p: &mut Pass<'_>, id: NodeId) -> Ruled {
@@ -19,30 +19,53 @@ pub(super) fn apply(p: &mut Pass<'_>, id: NodeId) -> Ruled {
                 let axis = p.state(xs[0]).axes[a].clone();
                 if p.attribute(id, a) == p.dim(xs[0], a) {
                     state.axes[a] = axis;
-                } else if axis.is_partial() || !is_fixed(&p.attribute(id, a)) {
-                    return Err(Stop::Refused("a slice at a computed position of an axis of dynamic size"));
+                } else if axis.0.len() > 1 || !is_fixed(&p.attribute(id, a)) {
+                    return Err(Stop::Refused("a slice at a computed position whose size depends on a symbol"));
                 }
             }
             let new: SmallVec<[ValueId; 7]> = xs.iter().map(|&x| p.value(x)).collect();
             let value = rebuild(p, id, &new)?;
             single(value, state)
         }
-        Op::DynamicUpdateSlice => {
-            let axes = p.state(xs[0]).axes.clone();
-            for (a, axis) in axes.iter().enumerate() {
-                let update = &p.state(xs[1]).axes[a];
-                let whole = p.dim(xs[0], a) == p.dim(xs[1], a) && axis.meet(update).is_some_and(|m| m.0.len() == axis.0.len());
-                if !whole && (axis.is_partial() || update.is_partial()) {
-                    return Err(Stop::Refused("a write at a computed position of an axis of dynamic size"));
-                }
-            }
-            let new: SmallVec<[ValueId; 8]> = xs.iter().map(|&x| p.value(x)).collect();
-            let value = rebuild(p, id, &new)?;
-            let state = p.stated(ValueId::first(id), axes);
-            single(value, state)
-        }
+        Op::DynamicUpdateSlice => update(p, id, &xs),
         _ => Err(Stop::Refused("no rule")),
     }
+}
+
+/// A write at a computed position; where the padding of the update would fall on true data, the old data stays.
+fn update(p: &mut Pass<'_>, id: NodeId, xs: &[ValueId]) -> Ruled {
+    let axes = p.state(xs[0]).axes.clone();
+    let mut cut: SmallVec<[usize; 4]> = SmallVec::new();
+    for (a, axis) in axes.iter().enumerate() {
+        let part = p.state(xs[1]).axes[a].clone();
+        let (size, taken) = (p.dim(xs[0], a), p.dim(xs[1], a));
+        if size == taken {
+            axis.meet(&part).ok_or(Stop::Refused("operands whose padding lies at different places"))?;
+        } else if part.is_partial() {
+            let room: Sizes = std::array::from_fn(|i| size[i] - taken[i]);
+            if axis.0.len() > 1 || part.0.len() > 1 || room.iter().any(|&r| r > room[0]) {
+                return Err(Stop::Refused("a write at a computed position whose size depends on a symbol"));
+            }
+            cut.push(a);
+        } else if axis.0.len() > 1 {
+            return Err(Stop::Refused("a write into an axis that was merged from others"));
+        }
+    }
+    let new: SmallVec<[ValueId; 8]> = xs.iter().map(|&x| p.value(x)).collect();
+    let mut value = rebuild(p, id, &new)?;
+    let dims = p.b.dims(value);
+    for a in cut {
+        let start = p.b.convert(p.value(xs[2 + a]), DType::S32)?;
+        let length = p.size(&p.dim(xs[1], a))?;
+        let end = p.b.add(start, length)?;
+        let end = p.b.broadcast_in_dim(end, &[dims[a]], &[])?;
+        let position = p.b.iota(DType::S32, &[dims[a]], 0)?;
+        let before = p.b.compare(CompareDir::Lt, position, end)?;
+        let before = p.b.broadcast_in_dim(before, &dims, &[a])?;
+        value = p.b.select(before, value, new[0])?;
+    }
+    let state = p.stated(ValueId::first(id), axes);
+    single(value, state)
 }
 
 /// Axes of the indices other than the one that holds index vectors, in order.

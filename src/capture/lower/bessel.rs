@@ -3,6 +3,7 @@
 use clutch_graph::ValueId;
 use clutch_graph::op::{BinaryOp, CompareDir, UnaryOp};
 
+use super::airy_fits::*;
 use super::bessel_fits::*;
 use super::elementwise::composite;
 use super::special::{bessel, chebyshev, polynomial, with};
@@ -157,8 +158,7 @@ fn modified(l: &mut Lowering<'_>, x: ValueId, order: usize, scaled: bool) -> Bui
 
 /// sin(x) / x, by its series near 0.
 fn spherical(l: &mut Lowering<'_>, x: ValueId) -> Built {
-    const SERIES: [f64; 7] =
-        [1.0 / 6_227_020_800.0, -1.0 / 39_916_800.0, 1.0 / 362_880.0, -1.0 / 5_040.0, 1.0 / 120.0, -1.0 / 6.0, 1.0];
+    const SERIES: [f64; 7] = [1.0 / 6_227_020_800.0, -1.0 / 39_916_800.0, 1.0 / 362_880.0, -1.0 / 5_040.0, 1.0 / 120.0, -1.0 / 6.0, 1.0];
     let size = l.b.unary(UnaryOp::Abs, x)?;
     let square = l.b.mul(x, x)?;
     let close = polynomial(l, square, &SERIES)?;

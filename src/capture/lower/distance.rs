@@ -177,7 +177,8 @@ fn trilinear(l: &mut Lowering<'_>, c: &Call<'_>) -> Result<Outputs, LowerError> 
     let summed: Vec<usize> = c.ints(l, 6, "sumdim")?.iter().map(|&a| a as usize).collect();
     let mut wide: Dims = l.b.dims(factors[0]);
     for &f in &factors[1..] {
-        wide = clutch_graph::builder::broadcast_dims(&wide, &l.b.dims(f)).ok_or_else(|| LowerError::unsupported("sizes that do not broadcast"))?;
+        wide = clutch_graph::builder::broadcast_dims(&wide, &l.b.dims(f))
+            .ok_or_else(|| LowerError::unsupported("sizes that do not broadcast"))?;
     }
     let mut product = l.b.expand(factors[0], &wide)?;
     for &f in &factors[1..] {

@@ -10,8 +10,7 @@ use super::table::Family;
 use super::{Call, LowerError, Lowering, Outputs, many, one};
 
 /// Operators of this family.
-pub const OPS: Family =
-    &[("aten.ldexp.Tensor", ldexp), ("aten.frexp.Tensor", frexp), ("aten.nextafter.default", nextafter)];
+pub const OPS: Family = &[("aten.ldexp.Tensor", ldexp), ("aten.frexp.Tensor", frexp), ("aten.nextafter.default", nextafter)];
 
 /// x times 2 to the power of the second operand, in two factors so that neither overflows first.
 fn ldexp(l: &mut Lowering<'_>, c: &Call<'_>) -> Result<Outputs, LowerError> {

@@ -143,8 +143,11 @@ fn tap(l: &mut Lowering<'_>, at: ValueId, size: i64, weight: ValueId, slope: Val
 /// Weight of a neighbour at distance `d` (not negative) and its derivative by the distance: the cubic of a = -0.75.
 fn cubic(l: &mut Lowering<'_>, d: ValueId, far: bool) -> Result<[ValueId; 2], LowerError> {
     const A: f64 = -0.75;
-    let (c, e) =
-        if far { ([A, -5.0 * A, 8.0 * A, -4.0 * A], [3.0 * A, -10.0 * A, 8.0 * A]) } else { ([A + 2.0, -(A + 3.0), 0.0, 1.0], [3.0 * (A + 2.0), -2.0 * (A + 3.0), 0.0]) };
+    let (c, e) = if far {
+        ([A, -5.0 * A, 8.0 * A, -4.0 * A], [3.0 * A, -10.0 * A, 8.0 * A])
+    } else {
+        ([A + 2.0, -(A + 3.0), 0.0, 1.0], [3.0 * (A + 2.0), -2.0 * (A + 3.0), 0.0])
+    };
     let mut values = [d; 2];
     for (value, coefficients) in values.iter_mut().zip([&c[..], &e[..]]) {
         *value = l.b.full_like(d, coefficients[0])?;

@@ -102,7 +102,7 @@ fn lu_solve(l: &mut Lowering<'_>, c: &Call<'_>) -> Result<Outputs, LowerError> {
     one(solve_side(l, lu, pivots, b, left, Form { transpose: adjoint, conjugate: adjoint })?)
 }
 
-/// PyTorch factors the transpose of a real matrix that is contiguous, and its gradients count on that.
+/// For determinants PyTorch factors the transpose of a real matrix that is contiguous, and its gradients count on that.
 fn factors_transpose(l: &Lowering<'_>, c: &Call<'_>, a: ValueId) -> Result<bool, LowerError> {
     if l.b.dtype(a).is_complex() {
         return Ok(false);
@@ -121,11 +121,10 @@ fn factors_transpose(l: &Lowering<'_>, c: &Call<'_>, a: ValueId) -> Result<bool,
 }
 
 /// Factors of the argument `A`, or of its transpose.
-fn factors(l: &mut Lowering<'_>, c: &Call<'_>) -> Result<(Lu, bool), LowerError> {
+fn factors(l: &mut Lowering<'_>, c: &Call<'_>) -> Result<Lu, LowerError> {
     let a = c.tensor(l, 0, "A")?;
-    let transposed = factors_transpose(l, c, a)?;
-    let a = if transposed { l.b.swap_last(a)? } else { a };
-    Ok((factor(l, a, true)?, transposed))
+    let a = if factors_transpose(l, c, a)? { l.b.swap_last(a)? } else { a };
+    factor(l, a, true)
 }
 
 fn solve_ex(l: &mut Lowering<'_>, c: &Call<'_>) -> Result<Outputs, LowerError> {
@@ -134,13 +133,13 @@ fn solve_ex(l: &mut Lowering<'_>, c: &Call<'_>) -> Result<Outputs, LowerError> {
     let (a_dims, b_dims) = (l.b.dims(a), l.b.dims(b));
     let vector = b_dims.len() == 1 || (b_dims.len() + 1 == a_dims.len() && b_dims[..] == a_dims[..b_dims.len()]);
     let b = if vector { l.b.unsqueeze(b, b_dims.len())? } else { b };
-    let (f, transpose) = factors(l, c)?;
+    let f = factor(l, a, true)?;
     let lead = batch(l, f.lu, b)?;
     let (lu, b) = (stacked(l, f.lu, &lead)?, stacked(l, b, &lead)?);
     let mut wide = lead;
     wide.push(a_dims[a_dims.len() - 1]);
     let pivots = l.b.expand(f.pivots, &wide)?;
-    let x = solve_side(l, lu, pivots, b, left, Form { transpose, conjugate: false })?;
+    let x = solve_side(l, lu, pivots, b, left, Form::default())?;
     let x = l.b.reshape(x, &c.out_dims(l)?)?;
     many([x, f.lu, f.pivots, f.info])
 }
@@ -169,7 +168,7 @@ fn parity(l: &mut Lowering<'_>, pivots: ValueId, dtype: DType) -> Built {
 }
 
 fn det(l: &mut Lowering<'_>, c: &Call<'_>) -> Result<Outputs, LowerError> {
-    let (f, _) = factors(l, c)?;
+    let f = factors(l, c)?;
     let d = diagonal(l, f.lu)?;
     let product = l.b.reduce(Combiner::Mul, d, &[l.b.rank(d) - 1])?;
     let sign = parity(l, f.pivots, l.b.dtype(d))?;
@@ -177,7 +176,7 @@ fn det(l: &mut Lowering<'_>, c: &Call<'_>) -> Result<Outputs, LowerError> {
 }
 
 fn slogdet(l: &mut Lowering<'_>, c: &Call<'_>) -> Result<Outputs, LowerError> {
-    let (f, _) = factors(l, c)?;
+    let f = factors(l, c)?;
     let d = diagonal(l, f.lu)?;
     let axis = l.b.rank(d) - 1;
     let size = l.b.unary(UnaryOp::Abs, d)?;
@@ -202,7 +201,8 @@ fn product(l: &mut Lowering<'_>, x: ValueId, y: ValueId) -> Built {
     Ok(l.b.dot_general(x, y, dims, l.b.dtype(x), clutch_graph::op::Precision::Highest)?)
 }
 
-/// Taylor's series of the matrix over a power of two that brings its norm below 1/2, squared as often as that power says.
+/// Taylor's series of the matrix over a power of two, squared as often as that power says. The power brings the norm below the bound at
+/// which the series of degree 18 is exact to the type's rounding (Bader, Blanes and Casas 2019): each squaring doubles the error.
 fn matrix_exp(l: &mut Lowering<'_>, c: &Call<'_>) -> Result<Outputs, LowerError> {
     const DEGREE: i32 = 18;
     let a = c.tensor(l, 0, "self")?;
@@ -219,8 +219,9 @@ fn matrix_exp(l: &mut Lowering<'_>, c: &Call<'_>) -> Result<Outputs, LowerError>
     let norm = l.b.reduce(Combiner::Max, columns, &[n - 2])?;
     let log = l.b.unary(UnaryOp::Log, norm)?;
     let log = l.b.binary_scalar(BinaryOp::Mul, log, std::f64::consts::LOG2_E)?;
+    let bound: f64 = if matches!(dtype, DType::F64 | DType::C128) { 1.09 } else { 3.01 };
+    let log = l.b.binary_scalar(BinaryOp::Sub, log, bound.log2())?;
     let log = l.b.unary(UnaryOp::Ceil, log)?;
-    let log = l.b.binary_scalar(BinaryOp::Add, log, 1.0)?;
     let log = l.b.binary_scalar(BinaryOp::Max, log, 0.0)?;
     let halvings = l.b.binary_scalar(BinaryOp::Min, log, 60.0)?;
     let two = l.b.full_like(halvings, 0.5)?;

@@ -8,11 +8,8 @@ use super::table::Family;
 use super::{Call, LowerError, Lowering, Outputs, one};
 
 /// Operators of this family.
-pub const OPS: Family = &[
-    ("aten.logit.default", logit),
-    ("aten.special_logit.default", logit),
-    ("aten.logit_backward.default", logit_backward),
-];
+pub const OPS: Family =
+    &[("aten.logit.default", logit), ("aten.special_logit.default", logit), ("aten.logit_backward.default", logit_backward)];
 
 /// log(x / (1 - x)); with `eps`, x is first raised to eps and only else cut to 1 - eps.
 fn logit(l: &mut Lowering<'_>, c: &Call<'_>) -> Result<Outputs, LowerError> {

@@ -30,7 +30,7 @@ fn flattened(l: &mut Lowering<'_>, x: ValueId) -> Built {
 }
 
 /// One line of a stack of rank 3 along `axis`, at a scalar position; the axis stays with size 1.
-fn line(l: &mut Lowering<'_>, x: ValueId, axis: usize, at: ValueId) -> Built {
+pub(super) fn line(l: &mut Lowering<'_>, x: ValueId, axis: usize, at: ValueId) -> Built {
     let mut dims = l.b.dims(x);
     dims[axis] = 1;
     let zero = l.b.scalar_int(DType::S32, 0)?;
@@ -39,10 +39,20 @@ fn line(l: &mut Lowering<'_>, x: ValueId, axis: usize, at: ValueId) -> Built {
 }
 
 /// Positions along `axis` compared with a scalar.
-fn against(l: &mut Lowering<'_>, dims: &[i64], axis: usize, dir: CompareDir, at: ValueId) -> Built {
+pub(super) fn against(l: &mut Lowering<'_>, dims: &[i64], axis: usize, dir: CompareDir, at: ValueId) -> Built {
     let counted = l.b.iota(DType::S32, dims, axis)?;
     let at = l.b.broadcast_in_dim(at, dims, &[])?;
     Ok(l.b.compare(dir, counted, at)?)
+}
+
+/// What LAPACK compares pivots by: the absolute value, of complex numbers the sum of those of their parts.
+fn magnitude(l: &mut Lowering<'_>, x: ValueId) -> Built {
+    if !l.b.dtype(x).is_complex() {
+        return Ok(l.b.unary(UnaryOp::Abs, x)?);
+    }
+    let (re, im) = (l.b.unary(UnaryOp::Real, x)?, l.b.unary(UnaryOp::Imag, x)?);
+    let (re, im) = (l.b.unary(UnaryOp::Abs, re)?, l.b.unary(UnaryOp::Abs, im)?);
+    Ok(l.b.add(re, im)?)
 }
 
 /// One column eliminated: the values are the matrices `[batch, m, n]` and the pivots `[batch, k]`.
@@ -51,7 +61,7 @@ fn eliminate(l: &mut Lowering<'_>, step: ValueId, a: ValueId, pivots: ValueId, p
     let column_dims = [dims[0], dims[1], 1];
     let column = line(l, a, 2, step)?;
     let below = against(l, &column_dims, 1, CompareDir::Lt, step)?;
-    let size = l.b.unary(UnaryOp::Abs, column)?;
+    let size = magnitude(l, column)?;
     let never = l.b.full_like(size, -1.0)?;
     let size = l.b.select(below, never, size)?;
     let chosen = if pivot {

@@ -2,6 +2,7 @@
 
 mod activation;
 mod adaptive_max;
+mod airy_fits;
 mod arithmetic;
 mod attention;
 mod batch_norm;
@@ -35,9 +36,11 @@ mod matmul;
 mod moe;
 mod mutation;
 mod norm;
+mod piecewise;
 mod polynomials;
 mod pool;
 pub mod promote;
+mod qr;
 mod random;
 mod reduce;
 mod resample;
@@ -53,6 +56,7 @@ mod strided;
 pub mod table;
 mod triangular;
 mod view;
+mod zeta;
 
 pub use call::Call;
 pub use context::{LowerOptions, Lowered, Lowering, Sink, Source, lower};

@@ -9,8 +9,7 @@ use super::table::Family;
 use super::{Call, LowerError, Lowering, Outputs, many, one};
 
 /// Operators of this family.
-pub const OPS: Family =
-    &[("aten.rrelu_with_noise_functional.default", rrelu), ("aten.rrelu_with_noise_backward.default", rrelu_backward)];
+pub const OPS: Family = &[("aten.rrelu_with_noise_functional.default", rrelu), ("aten.rrelu_with_noise_backward.default", rrelu_backward)];
 
 /// Results: the activation, and the slope of each element: in training random where x is not positive, else 1. Outside of training the
 /// slope is the middle of the range and the second result is the noise that was given.

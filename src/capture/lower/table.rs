@@ -39,8 +39,10 @@ pub const FAMILIES: &[(&str, Family)] = &[
     ("moe", super::moe::OPS),
     ("mutation", super::mutation::OPS),
     ("norm", super::norm::OPS),
+    ("piecewise", super::piecewise::OPS),
     ("polynomials", super::polynomials::OPS),
     ("pool", super::pool::OPS),
+    ("qr", super::qr::OPS),
     ("random", super::random::OPS),
     ("reduce", super::reduce::OPS),
     ("resample", super::resample::OPS),
@@ -54,6 +56,7 @@ pub const FAMILIES: &[(&str, Family)] = &[
     ("strided", super::strided::OPS),
     ("triangular", super::triangular::OPS),
     ("view", super::view::OPS),
+    ("zeta", super::zeta::OPS),
 ];
 
 /// The rule of an operator.

@@ -150,8 +150,7 @@ fn cholesky_inverse(l: &mut Lowering<'_>, c: &Call<'_>) -> Result<Outputs, Lower
 fn solve_triangular(l: &mut Lowering<'_>, c: &Call<'_>) -> Result<Outputs, LowerError> {
     let (a, b) = (c.tensor(l, 0, "self")?, c.tensor(l, 1, "B")?);
     let flag = |name: &'static str, default: bool| c.bool_or(usize::MAX, name, default);
-    let system =
-        System { left: flag("left", true)?, lower: !flag("upper", false)?, unit: flag("unitriangular", false)?, transpose: false };
+    let system = System { left: flag("left", true)?, lower: !flag("upper", false)?, unit: flag("unitriangular", false)?, transpose: false };
     let lead = batch(l, a, b)?;
     let (a, b) = (stacked(l, a, &lead)?, stacked(l, b, &lead)?);
     one(solve(l, a, b, system)?)

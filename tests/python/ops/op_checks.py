@@ -4,8 +4,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-import torch_clutch  # noqa: F401  (registers the backend)
 from torch.utils import _pytree as pytree
+
+import torch_clutch  # noqa: F401  (registers the backend)
 
 Tensors = Sequence[torch.Tensor]
 

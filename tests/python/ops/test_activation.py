@@ -3,6 +3,7 @@
 import pytest
 import torch
 import torch.nn.functional as F
+
 from op_checks import check_all, check_exact, check_grad, floats, ints
 
 NAN, INF = float("nan"), float("inf")

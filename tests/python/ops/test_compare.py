@@ -23,8 +23,8 @@ def test_comparisons(dtype):
     x = floats(6, 5).round().to(dtype)
     y = floats(5, seed=1).round().to(dtype)
     check_all(COMPARISONS, x, y)
-    check_all({k: (lambda f: lambda x: f(x, 1))(f) for k, f in COMPARISONS.items()}, x)
-    check_all({k: (lambda f: lambda x: f(x, 0.5))(f) for k, f in COMPARISONS.items()}, x)
+    check_all({k: lambda x, f=f: f(x, 1) for k, f in COMPARISONS.items()}, x)
+    check_all({k: lambda x, f=f: f(x, 0.5) for k, f in COMPARISONS.items()}, x)
 
 
 def test_comparisons_promote():
@@ -127,7 +127,11 @@ def test_bounds(dtype):
 
 def test_bounds_with_nan():
     x, y = torch.tensor([NAN, 1.0, NAN, INF, -INF]), torch.tensor([1.0, NAN, NAN, NAN, 0.0])
-    check_all({"maximum": torch.maximum, "minimum": torch.minimum, "fmax": torch.fmax, "fmin": torch.fmin, "clamp": lambda x, y: x.clamp(-1, 2)}, x, y)
+    check_all(
+        {"maximum": torch.maximum, "minimum": torch.minimum, "fmax": torch.fmax, "fmin": torch.fmin, "clamp": lambda x, y: x.clamp(-1, 2)},
+        x,
+        y,
+    )
     check(lambda a, b: (torch.maximum(a, b), torch.minimum(a, b)), bools(8), bools(8, seed=1))
 
 

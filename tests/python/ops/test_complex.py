@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+
 from op_checks import check, check_all, check_grad, floats
 
 FFT = torch.fft

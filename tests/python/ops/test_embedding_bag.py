@@ -3,6 +3,7 @@
 import pytest
 import torch
 import torch.nn.functional as F
+
 from op_checks import bools, check, check_all, check_grad, floats, ints
 
 OFFSETS = [0, 3, 3, 7]
@@ -36,9 +37,7 @@ def test_last_offset_and_weights() -> None:
         return F.embedding_bag(i, w, o[:-1], mode="sum", per_sample_weights=s)
 
     check_grad(weighted, weight, i, o, scale, rtol=1e-5, atol=1e-6)
-    check_grad(
-        lambda w, i, o: F.embedding_bag(i, w, o[:-1], mode="sum", scale_grad_by_freq=True), weight, i, o, rtol=1e-5, atol=1e-6
-    )
+    check_grad(lambda w, i, o: F.embedding_bag(i, w, o[:-1], mode="sum", scale_grad_by_freq=True), weight, i, o, rtol=1e-5, atol=1e-6)
 
 
 def test_bfloat16() -> None:

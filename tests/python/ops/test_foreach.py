@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+
 from op_checks import check, floats, ints
 
 UNARY = ["abs", "neg", "sqrt", "exp", "log", "sin", "tanh", "sigmoid", "reciprocal", "sign", "floor", "round", "erf", "zero_"]

@@ -3,6 +3,7 @@
 import pytest
 import torch
 import torch.nn.functional as F
+
 from op_checks import check, check_grad, compiled, floats
 
 TOLERANCES = {torch.float32: 5e-5, torch.float64: 1e-8, torch.bfloat16: 5e-2}

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 import torch
+
 import torch_clutch
 from op_checks import floats
 

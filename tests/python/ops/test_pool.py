@@ -5,6 +5,7 @@ from collections.abc import Callable
 import pytest
 import torch
 import torch.nn.functional as F
+
 from op_checks import check, check_all, check_grad, floats, ints
 
 NAN, INF = float("nan"), float("inf")
@@ -33,7 +34,12 @@ def max_pools(indices: bool) -> list[Callable[[torch.Tensor], torch.Tensor]]:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_max_pool2d(dtype: torch.dtype) -> None:
     x = floats(2, 3, 9, 8, dtype=dtype, grad=True)
-    check_grad(lambda x: [f(x) for f in max_pools(False)], x, rtol=2e-2 if dtype == torch.bfloat16 else 1e-5, atol=1e-2 if dtype == torch.bfloat16 else 1e-5)
+    check_grad(
+        lambda x: [f(x) for f in max_pools(False)],
+        x,
+        rtol=2e-2 if dtype == torch.bfloat16 else 1e-5,
+        atol=1e-2 if dtype == torch.bfloat16 else 1e-5,
+    )
 
 
 def test_max_pool2d_positions() -> None:
@@ -56,7 +62,7 @@ def test_max_pool_of_other_ranks() -> None:
 
 
 def test_low_memory_max_pool() -> None:
-    import torch._inductor.inductor_prims  # noqa: F401
+    import torch._inductor.inductor_prims
 
     prims = torch.ops.prims
 

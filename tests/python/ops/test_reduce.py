@@ -66,7 +66,9 @@ def test_moments_and_norms(dtype):
         floats(3, 4, 5, dtype=dtype),
         **tolerance,
     )
-    check(lambda x: (torch.var_mean(x, 1), torch.std_mean(x, (0, 2), correction=0, keepdim=True)), floats(3, 4, 5, dtype=dtype), **tolerance)
+    check(
+        lambda x: (torch.var_mean(x, 1), torch.std_mean(x, (0, 2), correction=0, keepdim=True)), floats(3, 4, 5, dtype=dtype), **tolerance
+    )
 
 
 def test_special_values():

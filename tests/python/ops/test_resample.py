@@ -3,6 +3,7 @@
 import pytest
 import torch
 import torch.nn.functional as F
+
 from op_checks import check, check_exact, check_grad, floats, ints
 
 MODES = {1: ["nearest", "nearest-exact", "linear", "area"], 3: ["nearest", "nearest-exact", "trilinear", "area"]}

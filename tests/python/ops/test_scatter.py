@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+
 from op_checks import bools, check, check_all, check_grad, floats, ints
 
 DTYPES = [torch.float32, torch.bfloat16, torch.int64, torch.int32, torch.uint8]
@@ -47,7 +48,12 @@ def test_scatter_reduce(dtype: torch.dtype, include_self: bool) -> None:
     x, src, i = numbers(4, 6, dtype=dtype), numbers(4, 7, dtype=dtype, seed=1), ints(4, 7, low=0, high=5)
     reductions = [r for r in REDUCTIONS if dtype != torch.uint8 or r != "prod"]
     check_all({r: lambda x, s, i, r=r: x.scatter_reduce(1, i, s, r, include_self=include_self) for r in reductions}, x, src, i)
-    check_all({r: lambda x, s, i, r=r: x.scatter_reduce(0, i[:3] % 4, s, r, include_self=include_self) for r in reductions}, x, src[:, :6], i[:, :6])
+    check_all(
+        {r: lambda x, s, i, r=r: x.scatter_reduce(0, i[:3] % 4, s, r, include_self=include_self) for r in reductions},
+        x,
+        src[:, :6],
+        i[:, :6],
+    )
 
 
 @pytest.mark.parametrize("include_self", [True, False])

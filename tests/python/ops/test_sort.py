@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+
 from op_checks import bools, check, check_all, check_grad, floats, ints
 
 NAN, INF = math.nan, math.inf

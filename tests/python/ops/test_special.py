@@ -6,6 +6,7 @@ from collections.abc import Callable
 import mpmath
 import pytest
 import torch
+
 from op_checks import check, check_all, check_exact, check_grad, compiled, floats
 
 S = torch.special

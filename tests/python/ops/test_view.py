@@ -193,7 +193,20 @@ def test_padding():
 
 
 def test_empty_and_scalar():
-    check(lambda x, y: (x.reshape(4, 0, 3), x.transpose(0, 1), x.flip(0), x.roll(1, 0), x.expand(2, 0, 3), y.expand(3), y.view(1, 1), y.flip(())), torch.empty(0, 3), torch.tensor(2.0))
+    check(
+        lambda x, y: (
+            x.reshape(4, 0, 3),
+            x.transpose(0, 1),
+            x.flip(0),
+            x.roll(1, 0),
+            x.expand(2, 0, 3),
+            y.expand(3),
+            y.view(1, 1),
+            y.flip(()),
+        ),
+        torch.empty(0, 3),
+        torch.tensor(2.0),
+    )
 
 
 def test_bytes_of_other_types():
@@ -211,5 +224,9 @@ def test_conversions():
 
 
 def test_complex_parts():
-    check(lambda x, y: (torch.complex(x, y).real, torch.view_as_real(torch.complex(x, y) * torch.complex(y, x)), torch.complex(x, y).abs()), floats(4), floats(4, seed=1))
+    check(
+        lambda x, y: (torch.complex(x, y).real, torch.view_as_real(torch.complex(x, y) * torch.complex(y, x)), torch.complex(x, y).abs()),
+        floats(4),
+        floats(4, seed=1),
+    )
     check(lambda x, y: (torch.view_as_real(torch.polar(x.abs(), y)), torch.complex(x, y).conj().imag.clone()), floats(4), floats(4, seed=1))
