@@ -37,7 +37,7 @@ def tokens(length: int) -> torch.Tensor:
 def clutch_warmup():
     """What `clutch warmup` compiles: the model for each length, and one training step."""
     yield Model("serve", Classifier().eval(), args=lambda length: (tokens(length),), buckets=LENGTHS, dynamic=False)
-    yield Model("train", Classifier(), args=(tokens(16),), training=True)
+    yield Model("train", Classifier(), args=(tokens(16),), training=True, dynamic=False)
 
 
 def main() -> None:
@@ -50,7 +50,7 @@ def main() -> None:
             batch = tokens(length)
             torch.testing.assert_close(serve(batch), served(batch), rtol=1e-3, atol=1e-4)
     trained = Classifier()
-    loss = torch.compile(trained, backend="tpu")(tokens(16)).square().mean()
+    loss = torch.compile(trained, backend="tpu", dynamic=False)(tokens(16)).square().mean()
     loss.backward()
     found = torch_clutch.metrics()
     print(f"{found['graph_hits']} graphs came from the cache, {found['graph_misses']} did not; {found['compiles']} programs were compiled")

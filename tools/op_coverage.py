@@ -364,15 +364,10 @@ def summary(results: list[dict[str, Any]]) -> str:
         lines.append("\nwithout lowering, by how many operators need it:")
         ordered = sorted(missing.items(), key=lambda item: (-len(item[1]), item[0]))
         lines += [f"{len(ops):>4}  {reason}  ({', '.join(sorted(ops)[:4])})" for reason, ops in ordered]
-    for status in ("mismatch", "error"):
+    for status in ("mismatch", "error", "crashed", "timeout"):
         entries = sorted({(op, reason) for reason, op in reasons(results, status)})
-        if entries:
-            lines.append(f"\n{status}:")
-            lines += [f"  {op}: {reason}" for op, reason in entries]
-    for status in ("crashed", "timeout"):
-        names = sorted({r["op"] for r in results if r["status"] == status})
-        if names:
-            lines.append(f"\n{status}: {', '.join(names)}")
+        lines += [f"\n{status}:"] if entries else []
+        lines += [f"  {op}: {reason}" for op, reason in entries]
     return "\n".join(lines)
 
 

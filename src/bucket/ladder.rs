@@ -59,28 +59,18 @@ impl Ladder {
         }
     }
 
-    /// The bucket that serves `size`, ending exactly at `max` where one is declared; `size` itself when no bucket is large enough.
-    pub fn bucket(&self, size: i64, max: Option<i64>) -> i64 {
+    /// The bucket that serves `size`, ending exactly at `max` where one is declared; `None` when no bucket is large enough.
+    pub fn bucket(&self, size: i64, max: Option<i64>) -> Option<i64> {
         let found = match self {
             Ladder::Exact => size,
-            Ladder::PowersOfTwo => size.max(1).checked_next_power_of_two_i64().unwrap_or(size),
-            Ladder::List(sizes) => sizes.iter().copied().find(|&s| s >= size).unwrap_or(size),
+            Ladder::PowersOfTwo => u64::try_from(size).ok()?.checked_next_power_of_two()?.try_into().ok()?,
+            Ladder::List(sizes) => sizes.iter().copied().find(|&s| s >= size)?,
             Ladder::Auto => auto(size),
         };
-        match max {
+        Some(match max {
             Some(max) if max >= size => found.min(max),
             _ => found,
-        }
-    }
-}
-
-trait NextPower {
-    fn checked_next_power_of_two_i64(self) -> Option<i64>;
-}
-
-impl NextPower for i64 {
-    fn checked_next_power_of_two_i64(self) -> Option<i64> {
-        u64::try_from(self).ok()?.checked_next_power_of_two()?.try_into().ok()
+        })
     }
 }
 
@@ -116,12 +106,12 @@ mod tests {
 
     #[test]
     fn the_declared_maximum_is_a_rung() {
-        assert_eq!(Ladder::Auto.bucket(500, Some(512)), 512);
-        assert_eq!(Ladder::PowersOfTwo.bucket(65, Some(100)), 100);
-        assert_eq!(Ladder::PowersOfTwo.bucket(65, None), 128);
-        assert_eq!(Ladder::List(vec![64, 128]).bucket(65, None), 128);
-        assert_eq!(Ladder::List(vec![64, 128]).bucket(129, None), 129);
-        assert_eq!(Ladder::Exact.bucket(77, Some(512)), 77);
+        assert_eq!(Ladder::Auto.bucket(500, Some(512)), Some(512));
+        assert_eq!(Ladder::PowersOfTwo.bucket(65, Some(100)), Some(100));
+        assert_eq!(Ladder::PowersOfTwo.bucket(65, None), Some(128));
+        assert_eq!(Ladder::List(vec![64, 128]).bucket(65, None), Some(128));
+        assert_eq!(Ladder::List(vec![64, 128]).bucket(129, None), None);
+        assert_eq!(Ladder::Exact.bucket(77, Some(512)), Some(77));
     }
 
     #[test]

@@ -19,6 +19,9 @@ use crate::runtime::call::{Context, Runner};
 use crate::runtime::dlpack::Exchange;
 use crate::saved::{SavedError, SavedProgram};
 
+/// Constants of a program that are passed as inputs, by number.
+type Constants = Vec<Option<Py<PyAny>>>;
+
 fn failed(py: Python<'_>, error: SavedError) -> PyErr {
     match error {
         SavedError::Build(e) => errors::build(py, &e),
@@ -36,7 +39,7 @@ pub fn compile_saved<'py>(
     gm: &Bound<'py, PyAny>,
     static_inputs: Vec<usize>,
     settings: Settings,
-) -> PyResult<(Bound<'py, PyBytes>, Vec<Option<Py<PyAny>>>)> {
+) -> PyResult<(Bound<'py, PyBytes>, Constants)> {
     let device = settings.device(py)?;
     let store = settings.store();
     let config = Config { keep_programs: true, dump_dir: None, ..settings.config() };
@@ -58,7 +61,7 @@ pub fn compile_saved<'py>(
 pub struct SavedGraph {
     runner: Runner,
     context: Context,
-    constants: Vec<Option<Py<PyAny>>>,
+    constants: Constants,
     /// The first field of the executable's key that differed here, when it was compiled anew.
     #[pyo3(get)]
     recompiled_for: Option<String>,
@@ -77,7 +80,7 @@ impl SavedGraph {
 ///
 /// Raises SavedModelError when the bytes are something else, TargetError when they are for another kind of device.
 #[pyfunction]
-pub fn load_saved(py: Python<'_>, program: &[u8], constants: Vec<Option<Py<PyAny>>>, settings: Settings) -> PyResult<SavedGraph> {
+pub fn load_saved(py: Python<'_>, program: &[u8], constants: Constants, settings: Settings) -> PyResult<SavedGraph> {
     let saved = SavedProgram::decode(program).map_err(|e| failed(py, e))?;
     let device = settings.device(py)?;
     let store = settings.store();

@@ -55,7 +55,9 @@ impl Buckets {
             return None;
         }
         let largest = |i: usize| self.largest.get(i).copied().flatten();
-        let sizes: Symbols = symbols.iter().enumerate().map(|(i, &s)| self.ladder.bucket(s, largest(i))).collect();
+        // One size beyond a list's end makes the whole program exact.
+        let sizes: Option<Symbols> = symbols.iter().enumerate().map(|(i, &s)| self.ladder.bucket(s, largest(i))).collect();
+        let sizes = sizes?;
         let small = |(&bucket, &size): (&i64, &i64)| bucket <= SMALLEST && bucket != size;
         // Sizes up to the smallest bucket are not padded.
         if sizes.iter().zip(symbols).any(small) || sizes.iter().all(|&s| s <= SMALLEST) {

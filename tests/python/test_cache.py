@@ -26,9 +26,7 @@ def run(folder, cache, name="job.py", options=None, env=None):
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(textwrap.dedent(SCRIPT).format(options=options or {}))
     environment = {**os.environ, "CLUTCH_CACHE_DIR": str(cache), **(env or {})}
-    done = subprocess.run(
-        [sys.executable, str(path)], capture_output=True, text=True, env=environment, cwd=path.parent, check=False
-    )
+    done = subprocess.run([sys.executable, str(path)], capture_output=True, text=True, env=environment, cwd=path.parent, check=False)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])
 

@@ -9,6 +9,7 @@ from collections import OrderedDict
 
 import pytest
 import torch
+
 import torch_clutch
 
 

@@ -4,10 +4,9 @@ use clutch_graph::op::{BinaryOp, CompareDir, UnaryOp};
 use clutch_graph::{DType, ValueId};
 
 use super::elementwise::composite;
-use super::helpers::{cast, in_compute_type, operand, place};
 use super::special_fits::{ERFCX, I0E_FAR, I0E_NEAR, I1E_FAR, I1E_NEAR};
 use super::table::Family;
-use super::{Call, LowerError, Lowering, Outputs, one};
+use super::{LowerError, Lowering};
 
 /// Operators of this family.
 pub const OPS: Family = &[
