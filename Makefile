@@ -27,7 +27,7 @@ $(SETUP): requirements.txt requirements-plugins.txt requirements-dev.txt tools/s
 build: $(BUILT) ## release build of the extension, installed into the environment
 
 $(BUILT): $(SETUP) $(RUST_SOURCES) pyproject.toml
-	VIRTUAL_ENV=$(abspath $(VENV)) $(BIN)/maturin develop --release --quiet --locked
+	PIP_QUIET=1 VIRTUAL_ENV=$(abspath $(VENV)) $(BIN)/maturin develop --release --quiet --locked
 	@touch $@
 
 demo: $(BUILT) ## ResNet-50, BERT-base and a 12-layer Llama, compiled and compared with eager

@@ -4,12 +4,13 @@ use clutch_graph::op::Axes;
 use clutch_graph::{DType, TensorType};
 
 use crate::capture::lower::{Sink, Source};
+use crate::capture::program::ViewBase;
 use crate::recipe::{Argument, Interface, Recipe};
 
 type TypeBytes = (u8, Vec<i64>);
 type ArgumentBytes = (u8, u64, Vec<u64>, TypeBytes, bool);
 type InterfaceBytes = (Vec<ArgumentBytes>, Vec<TypeBytes>);
-type SinkBytes = (u8, i64, Vec<u64>);
+type SinkBytes = (u8, i64, Vec<u64>, Vec<i64>, i64);
 type RecipeBytes = (InterfaceBytes, Option<InterfaceBytes>, Vec<SinkBytes>, Vec<(u64, u64)>, Vec<(u64, u64)>, u64, Vec<Vec<u64>>);
 
 /// The bytes are not those of a recipe. Cache entries are verified, so this means another version wrote them.
@@ -106,15 +107,26 @@ fn interface((arguments, outputs): InterfaceBytes) -> Result<Interface, RecipeEr
 
 fn sink_bytes(sink: &Sink) -> SinkBytes {
     match sink {
-        Sink::None => (0, 0, Vec::new()),
-        Sink::Int(i) => (1, *i, Vec::new()),
-        Sink::Input(i) => (2, *i as i64, Vec::new()),
-        Sink::Constant(i) => (3, *i as i64, Vec::new()),
-        Sink::Output { index, order } => (4, *index as i64, order_bytes(order)),
+        Sink::None => (0, 0, Vec::new(), Vec::new(), 0),
+        Sink::Int(i) => (1, *i, Vec::new(), Vec::new(), 0),
+        Sink::Input(i) => (2, *i as i64, Vec::new(), Vec::new(), 0),
+        Sink::Constant(i) => (3, *i as i64, Vec::new(), Vec::new(), 0),
+        Sink::Output { index, order } => (4, *index as i64, order_bytes(order), Vec::new(), 0),
+        Sink::View { base, dims, strides, offset } => {
+            let (tag, base) = match base {
+                ViewBase::Input(i) => (5, *i),
+                ViewBase::Output(i) => (6, *i),
+            };
+            (tag, i64::from(base), Vec::new(), dims.iter().chain(strides).copied().collect(), *offset)
+        }
     }
 }
 
-fn sink((tag, value, axes): SinkBytes) -> Result<Sink, RecipeError> {
+fn sink((tag, value, axes, sizes, offset): SinkBytes) -> Result<Sink, RecipeError> {
+    let view = |base: ViewBase| {
+        let (dims, strides) = sizes.split_at(sizes.len() / 2);
+        Sink::View { base, dims: dims.into(), strides: strides.into(), offset }
+    };
     let index = usize::try_from(value).unwrap_or(0);
     Ok(match tag {
         0 => Sink::None,
@@ -122,6 +134,8 @@ fn sink((tag, value, axes): SinkBytes) -> Result<Sink, RecipeError> {
         2 => Sink::Input(index),
         3 => Sink::Constant(index),
         4 => Sink::Output { index, order: order(axes) },
+        5 => view(ViewBase::Input(index as u32)),
+        6 => view(ViewBase::Output(index as u32)),
         _ => return Err(RecipeError),
     })
 }
@@ -141,12 +155,25 @@ mod tests {
                     (Argument::Program(Source::Input { index: 3, order: order.clone() }), ty.clone(), true),
                     (Argument::Program(Source::Seed), TensorType::scalar(DType::U64), false),
                     (Argument::Weight(1), ty.clone(), true),
+                    (Argument::Program(Source::Bound(7)), TensorType::scalar(DType::S32), false),
                 ],
                 outputs: vec![ty.clone()],
             },
             weights: Some(Interface { arguments: vec![(Argument::Program(Source::Constant(2)), ty, true)], outputs: vec![] }),
-            sinks: vec![Sink::None, Sink::Int(-4), Sink::Input(1), Sink::Output { index: 0, order: order.clone() }],
+            sinks: vec![
+                Sink::None,
+                Sink::Int(-4),
+                Sink::Input(1),
+                Sink::Output { index: 0, order: order.clone() },
+                Sink::View {
+                    base: ViewBase::Output(3),
+                    dims: smallvec::smallvec![2, 3],
+                    strides: smallvec::smallvec![1, 2],
+                    offset: 5,
+                },
+            ],
             mutations: vec![(1, 0)],
+            donated: vec![(0, 1)],
             inputs: 4,
             mutation_orders: vec![order],
         };

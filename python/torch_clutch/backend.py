@@ -15,7 +15,7 @@ from . import _clutch, capturing, inspection
 from .decompositions import table
 from .errors import ClutchError, UnsupportedError, for_dynamo
 from .options import Options, note_once
-from .partition import compile_in_parts
+from .partition import compile_in_parts, whole_in_eager
 
 log = logging.getLogger("torch_clutch")
 
@@ -95,6 +95,9 @@ def compile_fx(gm: torch.fx.GraphModule, static: Sequence[int], settings: dict[s
         if options.fallback == "error":
             raise UnsupportedError(_describe(gm, error.nodes)) from None
         note_once("these operators run in eager on every call:\n" + _describe(gm, error.nodes, lines_only=True))
+        if any("overlap in memory" in reason for _, _, reason in error.nodes):
+            # Only eager's own kernels see a write through one element of such an input in the others.
+            return whole_in_eager(gm)
         return compile_in_parts(gm, {name for name, _, _ in error.nodes}, settings, compile_fx, options, phase)
     _last.compiled = compiled
     inspection.record(gm, compiled, phase)
@@ -126,7 +129,7 @@ def user_line(node: torch.fx.Node | None) -> str | None:
             file, _, rest = frames[i].removeprefix("File ").partition(", line ")
             number = rest.partition(",")[0]
             code = frames[i + 1] if i + 1 < len(frames) else ""
-            return f"{file.strip(chr(34))}:{number}: {code}"
+            return f"{file.strip(chr(34))}:{number}: {code if len(code) <= 120 else code[:117] + '...'}"
     return None
 
 

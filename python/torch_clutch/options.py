@@ -4,6 +4,7 @@ import dataclasses
 import difflib
 import logging
 import os
+import re
 import site
 import sys
 from collections.abc import Mapping
@@ -38,10 +39,15 @@ def _flag(value: Any) -> bool:
     raise ValueError("accepted: true, false")
 
 
-def _count(value: Any) -> int:
-    if isinstance(value, bool) or (number := int(value)) < 0:
-        raise ValueError("accepted: a whole number, zero or more")
-    return number
+_UNITS = {"": 1, "b": 1, "kb": 1000, "mb": 1000**2, "gb": 1000**3, "tb": 1000**4}
+_UNITS |= {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30, "tib": 1 << 40}
+
+
+def _bytes(value: Any) -> int:
+    match = re.fullmatch(r"(\d+)\s*([a-z]*)", str(value).strip().lower())
+    if isinstance(value, bool) or match is None or match[2] not in _UNITS or (size := int(match[1]) * _UNITS[match[2]]) >= 1 << 63:
+        raise ValueError("accepted: a number of bytes, or a size such as 512MiB or 10GiB")
+    return size
 
 
 def _target(value: Any) -> str:
@@ -82,10 +88,10 @@ class Options:
     )
     buckets: str = _option("auto", _ladder, "ladder of sizes that dynamic sizes are padded to: auto, pow2, exact, or a list of sizes")
     donate: bool = _option(True, _flag, "compute what is written to inputs (as optimizers do) into their own memory")
-    fold_budget: int = _option(4096, _count, "largest constant, in bytes, that constant folding may create")
+    fold_budget: int = _option(4096, _bytes, "largest constant, in bytes, that constant folding may create")
     cache: bool = _option(True, _flag, "keep compiled programs on disk and use them again")
     cache_dir: str | None = _option(None, _text, "directory of the cache; default: clutch in the user's cache directory")
-    cache_size: int = _option(10 << 30, _count, "bound on the cache in bytes; the least recently used entries go first")
+    cache_size: int = _option(10 << 30, _bytes, "bound on the cache in bytes; the least recently used entries go first")
     cache_shared: str | None = _option(None, _text, "read-only cache directories to ask next, separated by colons")
     dump_dir: str | None = _option(None, _text, "directory for the graph and HLO text of each compilation")
 
@@ -103,14 +109,15 @@ class Options:
         for name in given:
             if name not in fields:
                 near = difflib.get_close_matches(str(name), fields, n=1, cutoff=0.4)
-                hint = f"; did you mean {near[0]!r}?" if near else ""
-                raise OptionError(f"unknown option {name!r}{hint} Known options: {', '.join(fields)}")
+                hint = f" (did you mean {near[0]!r}?)" if near else ""
+                raise OptionError(f"unknown option {name!r}{hint}. Known options: {', '.join(fields)}")
+        _note_unknown_variables(fields, environ)
         values = {}
         for name, field in fields.items():
             variable = PREFIX + name.upper()
             if name in given:
                 value, source = given[name], f"option {name!r}"
-            elif variable in environ:
+            elif environ.get(variable):
                 value, source = environ[variable], variable
             else:
                 continue
@@ -151,6 +158,18 @@ class Options:
             "cache_bytes": self.cache_size,
             "cache_shared": [p for p in (self.cache_shared or "").split(os.pathsep) if p],
         }
+
+
+# Variables that are no options.
+OTHER_VARIABLES = ("CLUTCH_LOG", "CLUTCH_LOG_FORMAT", "CLUTCH_POISON_PADDING", "CLUTCH_FAKE_PJRT", "CLUTCH_TEST")
+
+
+def _note_unknown_variables(known: Mapping[str, Any], environ: Mapping[str, str]) -> None:
+    variables = [PREFIX + name.upper() for name in known]
+    for name in environ:
+        if name.startswith(PREFIX) and name not in variables and not name.startswith(OTHER_VARIABLES):
+            near = difflib.get_close_matches(name, variables, n=1, cutoff=0.4)
+            note_once(f"the environment variable {name} means nothing to Clutch{f'; did you mean {near[0]}?' if near else ''}")
 
 
 INDUCTOR_ONLY = frozenset(

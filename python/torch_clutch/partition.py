@@ -21,8 +21,11 @@ def compile_in_parts(
     part_of, eager = _assign_parts(gm, unsupported)
     split = split_module(gm, None, lambda node: part_of[node.name])
     count = 0
+    parts = {f"submod_{number}": number for number in set(part_of.values())}
     for name, part in list(split.named_children()):
-        number = int(name.removeprefix("submod_"))
+        number = parts.get(name)
+        if number is None:  # a subgraph that a control-flow operator of an eager part calls
+            continue
         if number in eager:
             count += 1
             continue
@@ -35,6 +38,19 @@ def compile_in_parts(
         inputs = list(args)
         args.clear()
         return split(*inputs)
+
+    run._boxed_call = True  # type: ignore[attr-defined]
+    return run
+
+
+def whole_in_eager(gm: torch.fx.GraphModule) -> Callable:
+    """A callable that runs all of ``gm`` in eager."""
+    _clutch.count_eager_parts(1)
+
+    def run(args: list[Any]) -> Sequence[Any]:
+        inputs = list(args)
+        args.clear()
+        return gm(*inputs)
 
     run._boxed_call = True  # type: ignore[attr-defined]
     return run
@@ -64,7 +80,7 @@ def _assign_parts(gm: torch.fx.GraphModule, unsupported: set[str]) -> tuple[dict
     last = max(part.values(), default=0)
     for node in gm.graph.nodes:
         if node.target is torch.ops.aten.copy_.default:
-            part[node.name] = last + last % 2
+            part[node.name] = last + (1 - last % 2 if node.name in unsupported else last % 2)
     return part, {p for p in part.values() if p % 2}
 
 

@@ -57,8 +57,9 @@ impl Classes {
                 }
             }
             let attributes = nodes.map(|n| attributes(&n.op));
-            for index in 0..attributes[0].len() {
-                let sizes: Sizes = std::array::from_fn(|i| attributes[i][index]);
+            let [top, a, b] = &attributes;
+            for (index, ((&top, &a), &b)) in top.iter().zip(a).zip(b).enumerate() {
+                let sizes: Sizes = [top, a, b];
                 classes.add(sizes, Source::Attribute { node: id.0, index: index as u32 });
             }
         }

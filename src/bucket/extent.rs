@@ -97,8 +97,9 @@ impl Axis {
 pub fn reshape(axes: &[Axis], dims: &[&Dims; GRAPHS]) -> Option<Vec<Axis>> {
     let mut rest: Vec<Factor> = axes.iter().rev().flat_map(|a| a.0.iter().rev().copied()).collect();
     let mut out = Vec::with_capacity(dims[0].len());
-    for position in 0..dims[0].len() {
-        let mut need: Sizes = std::array::from_fn(|g| dims[g][position]);
+    let [top, a, b] = dims;
+    for ((&top, &a), &b) in top.iter().zip(a.iter()).zip(b.iter()) {
+        let mut need: Sizes = [top, a, b];
         let mut factors: SmallVec<[Factor; 2]> = SmallVec::new();
         while need != [1; GRAPHS] {
             let next = rest.pop()?;

@@ -3,7 +3,7 @@
 use clutch_graph::DType;
 
 use super::expr::{Expr, Size};
-use super::program::{Arg, Meta, Program, TensorMeta, ValueRef};
+use super::program::{Arg, Meta, Program, TensorMeta, ValueRef, ViewBase};
 
 /// The bytes that the graph key stands on.
 pub fn canonical_bytes(program: &Program) -> Vec<u8> {
@@ -178,6 +178,7 @@ impl Writer {
         for i in &p.inputs {
             self.meta(&i.meta);
             self.tag(u8::from(i.is_static));
+            self.tag(u8::from(i.is_lazy));
         }
         self.len(p.constants.len());
         for c in &p.constants {
@@ -203,6 +204,19 @@ impl Writer {
             }
         }
         self.args(&p.outputs);
+        self.len(p.views.len());
+        for v in &p.views {
+            self.len(v.output as usize);
+            let (tag, base) = match v.base {
+                ViewBase::Input(i) => (0, i),
+                ViewBase::Output(i) => (1, i),
+            };
+            self.tag(tag);
+            self.len(base as usize);
+            self.sizes(&v.shape);
+            self.sizes(&v.strides);
+            self.size(v.offset);
+        }
         self.len(p.subprograms.len());
         for s in &p.subprograms {
             self.program(s);

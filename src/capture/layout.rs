@@ -46,6 +46,21 @@ pub fn inverse_order(order: &[usize]) -> Axes {
     inverse
 }
 
+/// Whether two elements may share memory.
+pub fn overlaps(dims: &[i64], strides: &[i64]) -> bool {
+    if dims.contains(&0) || dims.len() != strides.len() {
+        return false;
+    }
+    let mut axes: Axes = (0..dims.len()).filter(|&a| dims[a] > 1).collect();
+    axes.sort_by_key(|&a| strides[a]);
+    let mut span = 1;
+    axes.iter().any(|&a| {
+        let shares = strides[a] < span;
+        span += (dims[a] - 1) * strides[a];
+        shares
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -61,6 +76,15 @@ mod tests {
         assert_eq!(order(&[0, 5], &[9, 9]), Some(vec![0, 1]));
         assert_eq!(order(&[1, 5], &[77, 1]), Some(vec![0, 1]));
         assert_eq!(order(&[], &[]), Some(vec![]));
+    }
+
+    #[test]
+    fn overlap() {
+        assert!(!overlaps(&[2, 3], &[3, 1]));
+        assert!(!overlaps(&[3, 2], &[1, 3]));
+        assert!(!overlaps(&[4, 1], &[10, 0]));
+        assert!(overlaps(&[7, 4], &[1, 1]));
+        assert!(overlaps(&[4, 5], &[0, 1]));
     }
 
     #[test]

@@ -84,6 +84,8 @@ pub struct Node {
 pub struct Input {
     /// What it is.
     pub meta: Meta,
+    /// Its conjugation or negation may be pending, and is resolved before the program reads it.
+    pub is_lazy: bool,
     /// Kept across calls: a parameter, a buffer or a tensor marked static.
     pub is_static: bool,
 }
@@ -106,6 +108,30 @@ pub struct Origin {
     pub line: Option<String>,
 }
 
+/// A result that shares memory with an input or with another result.
+#[derive(Clone, Debug, PartialEq)]
+pub struct View {
+    /// Number of the result.
+    pub output: u32,
+    /// What it is a view of.
+    pub base: ViewBase,
+    /// Sizes, strides and offset in elements; the offset counts from the base's first element.
+    pub shape: Vec<Size>,
+    /// Strides in elements.
+    pub strides: Vec<Size>,
+    /// Offset in elements from the base's first element.
+    pub offset: Size,
+}
+
+/// What a result is a view of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ViewBase {
+    /// A placeholder.
+    Input(u32),
+    /// Another result, which fills its memory.
+    Output(u32),
+}
+
 /// A captured FX graph.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Program {
@@ -121,6 +147,8 @@ pub struct Program {
     pub nodes: Vec<Node>,
     /// Results in order: [`Arg::Value`], [`Arg::Size`], [`Arg::Int`] or [`Arg::None`].
     pub outputs: Vec<Arg>,
+    /// Results that share memory, by number.
+    pub views: Vec<View>,
     /// Subgraphs of control-flow calls.
     pub subprograms: Vec<Program>,
     /// Where each node came from, parallel to `nodes`; not part of any key.

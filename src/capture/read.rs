@@ -3,7 +3,7 @@
 use clutch_graph::{DType, Literal, TensorType};
 
 use super::expr::{Expr, ExprId, ExprTable, Size};
-use super::program::{Arg, Constant, Input, Meta, Node, Origin, Program, TensorMeta, ValueRef};
+use super::program::{Arg, Constant, Input, Meta, Node, Origin, Program, TensorMeta, ValueRef, View, ViewBase};
 
 /// The bytes are not those of a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -219,6 +219,19 @@ impl Reader<'_> {
         Ok(Constant { meta, inline })
     }
 
+    fn view(&mut self) -> Read<View> {
+        let output = self.number()?;
+        let is_output = self.flag()?;
+        let base = self.number()?;
+        Ok(View {
+            output,
+            base: if is_output { ViewBase::Output(base) } else { ViewBase::Input(base) },
+            shape: self.list(Self::size)?,
+            strides: self.list(Self::size)?,
+            offset: self.size()?,
+        })
+    }
+
     fn node(&mut self) -> Read<Node> {
         Ok(Node {
             target: self.number()?,
@@ -232,10 +245,11 @@ impl Reader<'_> {
         let mut program = Program {
             exprs: self.exprs()?,
             targets: self.list(Self::text)?,
-            inputs: self.list(|r| Ok(Input { meta: r.meta()?, is_static: r.flag()? }))?,
+            inputs: self.list(|r| Ok(Input { meta: r.meta()?, is_static: r.flag()?, is_lazy: r.flag()? }))?,
             constants: self.list(Self::constant)?,
             nodes: self.list(Self::node)?,
             outputs: self.list(Self::arg)?,
+            views: self.list(Self::view)?,
             subprograms: self.deeper(|r| r.list(Self::program))?,
             origins: Vec::new(),
         };
@@ -267,8 +281,8 @@ mod tests {
             exprs,
             targets: vec!["aten.add.Tensor".to_owned()],
             inputs: vec![
-                Input { meta: Meta::Tensor(meta.clone()), is_static: true },
-                Input { meta: Meta::Int(Size::Expr(length)), is_static: false },
+                Input { meta: Meta::Tensor(meta.clone()), is_static: true, is_lazy: false },
+                Input { meta: Meta::Int(Size::Expr(length)), is_static: false, is_lazy: true },
             ],
             constants: vec![
                 Constant { meta: pair.clone(), inline: Some(Literal::vector_i64(DType::S32, &[1, -2])) },
@@ -289,6 +303,13 @@ mod tests {
                 outputs: vec![Meta::Tensor(meta), Meta::None],
             }],
             outputs: vec![Arg::Value(ValueRef::Node(0, 0))],
+            views: vec![View {
+                output: 0,
+                base: ViewBase::Input(0),
+                shape: vec![Size::Const(2)],
+                strides: vec![Size::Expr(length)],
+                offset: Size::Const(1),
+            }],
             subprograms: vec![inner],
             origins: vec![Origin::default()],
         }

@@ -1,7 +1,6 @@
 //! The walk of an FX graph: reads `torch.fx` nodes through PyO3 into a [`Program`].
 
 use clutch_graph::{DType, Literal, TensorType};
-use pyo3::exceptions::PyTypeError;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyComplex, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
@@ -9,7 +8,7 @@ use rustc_hash::FxHashMap;
 
 use super::expr::{ExprId, Size};
 use super::layout::dense_order;
-use super::program::{Arg, Constant, Input, Meta, Node, Origin, Program, TensorMeta, ValueRef};
+use super::program::{Arg, Constant, Input, Meta, Node, Origin, Program, TensorMeta, ValueRef, View, ViewBase};
 use crate::runtime::dlpack::Exchange;
 
 /// Constants up to this many bytes stand in the program; larger ones are passed as inputs.
@@ -84,6 +83,8 @@ struct Walk<'py> {
     sizes: FxHashMap<String, Size>,
     hints: Vec<(ExprId, i64)>,
     shape_env: Option<Bound<'py, PyAny>>,
+    /// Placeholders by the memory that they stand for.
+    storages: FxHashMap<i64, (u32, Bound<'py, PyAny>)>,
 }
 
 /// Walks `gm`; `static_inputs` holds the numbers of the placeholders that are kept across calls.
@@ -111,6 +112,7 @@ pub fn walk(gm: &Bound<'_, PyAny>, static_inputs: &[usize]) -> Result<Walked, Wa
         sizes: FxHashMap::default(),
         hints: Vec::new(),
         shape_env: None,
+        storages: FxHashMap::default(),
     };
     w.graph(gm, static_inputs)?;
     let largest = w.shape_env.as_ref().map(largest).transpose()?.unwrap_or_default();
@@ -198,10 +200,15 @@ impl<'py> Walk<'py> {
     fn placeholder(&mut self, node: &Bound<'py, PyAny>, number: usize, is_static: bool) -> Result<Held, WalkError> {
         let val = self.val(node)?;
         let name = self.name(node)?;
+        let mut is_lazy = false;
         let (meta, held) = match val {
             Some(v) if v.is_instance(&self.tensor)? => {
                 self.check_tensor("input", &name, &v)?;
+                is_lazy = v.call_method0("is_conj")?.is_truthy()? || v.call_method0("is_neg")?.is_truthy()?;
                 let meta = self.tensor_meta(&v, &name)?;
+                if let Some(storage) = storage_of(&v) {
+                    self.storages.entry(storage).or_insert((number as u32, v.clone()));
+                }
                 (Meta::Tensor(meta), Held::Value(ValueRef::Input(number as u32)))
             }
             Some(v) => match self.int_size(&v)? {
@@ -210,7 +217,7 @@ impl<'py> Walk<'py> {
             },
             None => (Meta::None, Held::Nothing),
         };
-        self.program.inputs.push(Input { meta, is_static });
+        self.program.inputs.push(Input { meta, is_static, is_lazy });
         Ok(held)
     }
 
@@ -220,10 +227,8 @@ impl<'py> Walk<'py> {
             Some(format!("a {} tensor", v.getattr("layout")?.str()?.to_str()?.trim_start_matches("torch.")))
         } else if v.getattr("is_quantized")?.is_truthy()? {
             Some("a quantised tensor".to_owned())
-        } else if v.call_method0("is_conj")?.is_truthy()? {
-            Some("a lazily conjugated view (call resolve_conj() on it)".to_owned())
-        } else if v.call_method0("is_neg")?.is_truthy()? {
-            Some("a lazily negated view (call resolve_neg() on it)".to_owned())
+        } else if v.getattr("device")?.getattr("type")?.eq("meta")? {
+            Some("on the meta device, which holds no data".to_owned())
         } else {
             None
         };
@@ -271,7 +276,9 @@ impl<'py> Walk<'py> {
             return Ok(None);
         }
         let node = v.getattr(intern!(self.py, "node"))?;
-        let expr = node.getattr(intern!(self.py, "expr"))?;
+        let Ok(expr) = node.getattr(intern!(self.py, "expr")) else {
+            return Err(WalkError::Unexpected("a nested (jagged) tensor".into()));
+        };
         let text = expr.str()?;
         let text = text.to_str()?;
         if let Some(size) = self.sizes.get(text) {
@@ -300,6 +307,7 @@ impl<'py> Walk<'py> {
         }
         let held = if object.is_instance(&self.tensor)? {
             self.check_tensor("constant", &path, &object)?;
+            let object = object.call_method0("resolve_conj")?.call_method0("resolve_neg")?;
             let meta = self.tensor_meta(&object, &path)?;
             self.constant(object, meta)?
         } else if object.hasattr("graph")? {
@@ -495,22 +503,95 @@ impl<'py> Walk<'py> {
         }
         match text.strip_prefix("torch.") {
             Some(word) => Ok(Arg::Str(word.to_owned())),
-            None => Err(WalkError::Python(PyTypeError::new_err(format!("an FX argument of unknown kind: {text}")))),
+            // Only operators without a lowering take such arguments.
+            None => Ok(Arg::Str(format!("{}: {text}", a.get_type().name()?))),
         }
     }
 
     fn output(&mut self, node: &Bound<'py, PyAny>) -> Result<(), WalkError> {
         let args = node.getattr(intern!(self.py, "args"))?;
         let results = args.get_item(0)?;
+        let mut vals = Vec::new();
         if results.is_instance_of::<PyList>() || results.is_instance_of::<PyTuple>() {
             for item in results.try_iter()? {
-                let out = self.arg(&item?)?;
+                let item = item?;
+                let out = self.arg(&item)?;
                 self.program.outputs.push(out);
+                let val = if item.is_instance(&self.fx_node)? { self.val(&item)? } else { None };
+                vals.push(val.filter(|v| v.is_instance(&self.tensor).unwrap_or(false)));
             }
         } else {
             let out = self.arg(&results)?;
             self.program.outputs.push(out);
         }
+        self.views(&vals)
+    }
+
+    /// Finds the results that share memory with an input that the program does not write to, or with a result that fills its memory.
+    fn views(&mut self, vals: &[Option<Bound<'py, PyAny>>]) -> Result<(), WalkError> {
+        let mut whole: FxHashMap<i64, (u32, Bound<'py, PyAny>)> = FxHashMap::default();
+        let mut pending = Vec::new();
+        for (i, val) in vals.iter().enumerate() {
+            let Some(val) = val else { continue };
+            let Some(storage) = storage_of(val) else { continue };
+            if let Some((number, base)) = self.storages.get(&storage) {
+                let is_itself = matches!(self.program.outputs[i], Arg::Value(ValueRef::Input(n)) if n == *number);
+                if !is_itself && !self.is_written(*number) && same_reading(val, base)? {
+                    pending.push((i as u32, ViewBase::Input(*number), base.clone(), val.clone()));
+                }
+                continue;
+            }
+            if !whole.contains_key(&storage) && fills_its_memory(val)? {
+                whole.insert(storage, (i as u32, val.clone()));
+            }
+        }
+        for (i, val) in vals.iter().enumerate() {
+            let Some(val) = val else { continue };
+            if let Some((base, base_val)) = storage_of(val).and_then(|s| whole.get(&s))
+                && *base != i as u32
+                && same_reading(val, base_val)?
+            {
+                pending.push((i as u32, ViewBase::Output(*base), base_val.clone(), val.clone()));
+            }
+        }
+        pending.sort_by_key(|p| p.0);
+        for (output, base, base_val, val) in pending {
+            let shape = self.size_list(&val.getattr("shape")?)?;
+            let strides = self.size_list(&val.call_method0("stride")?)?;
+            let offset = val.call_method0("storage_offset")?.sub(base_val.call_method0("storage_offset")?)?;
+            let Some(offset) = self.int_size(&offset)? else { continue };
+            self.program.views.push(View { output, base, shape, strides, offset });
+        }
         Ok(())
     }
+
+    /// Whether the program ends by writing to a placeholder.
+    fn is_written(&self, input: u32) -> bool {
+        let writes = |n: &Node| {
+            self.program.target(n) == "aten.copy_.default" && matches!(n.args.first(), Some(Arg::Value(ValueRef::Input(i))) if *i == input)
+        };
+        self.program.nodes.iter().any(writes)
+    }
+}
+
+/// What identifies the memory of a tensor among those of one graph.
+fn storage_of(val: &Bound<'_, PyAny>) -> Option<i64> {
+    val.call_method0("untyped_storage").ok()?.getattr("_cdata").ok()?.extract().ok()
+}
+
+/// Whether two views of one memory read it alike: with the same element type and nothing pending.
+fn same_reading(a: &Bound<'_, PyAny>, b: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let alike = |method: &str| -> PyResult<bool> { a.call_method0(method)?.eq(b.call_method0(method)?) };
+    Ok(a.getattr("dtype")?.eq(b.getattr("dtype")?)? && alike("is_conj")? && alike("is_neg")?)
+}
+
+/// Whether a tensor of fixed layout starts its memory and leaves none of it out.
+fn fills_its_memory(val: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let starts = val.call_method0("storage_offset")?.eq(0)?;
+    if !starts {
+        return Ok(false);
+    }
+    let contiguous = val.call_method0("is_contiguous")?.is_truthy()?;
+    let bytes = val.call_method0("numel")?.mul(val.call_method0("element_size")?)?;
+    Ok(contiguous && val.call_method0("untyped_storage")?.call_method0("nbytes")?.eq(bytes)?)
 }

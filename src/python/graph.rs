@@ -48,6 +48,8 @@ pub struct CompiledGraph {
     store: Option<Store>,
     context: Context,
     readings: Vec<(ExprId, Reading)>,
+    /// Placeholders whose conjugation or negation may be pending.
+    lazy: Vec<usize>,
     only: OnceLock<Arc<Runner>>,
     buckets: Buckets,
     served: Mutex<FxHashMap<Symbols, Served>>,
@@ -69,6 +71,7 @@ pub fn compile(py: Python<'_>, gm: &Bound<'_, PyAny>, static_inputs: Vec<usize>,
         increment_version: helpers.getattr("increment_version")?.unbind(),
     };
     let readings = readings(&walked.program);
+    let lazy = walked.program.inputs.iter().enumerate().filter(|(_, input)| input.is_lazy).map(|(i, _)| i).collect();
     let largest = declared_maxima(&walked);
     let graph = CompiledGraph {
         program: walked.program,
@@ -78,6 +81,7 @@ pub fn compile(py: Python<'_>, gm: &Bound<'_, PyAny>, static_inputs: Vec<usize>,
         store: settings.store(),
         context,
         readings,
+        lazy,
         only: OnceLock::new(),
         buckets: Buckets::new(settings.ladder(py)?, largest),
         served: Mutex::new(FxHashMap::default()),
@@ -236,8 +240,11 @@ impl CompiledGraph {
     }
 
     fn __call__<'py>(&self, py: Python<'py>, args: &Bound<'py, PyList>) -> PyResult<Bound<'py, PyList>> {
-        let items: SmallVec<[Bound<'py, PyAny>; 16]> = args.iter().collect();
+        let mut items: SmallVec<[Bound<'py, PyAny>; 16]> = args.iter().collect();
         args.del_slice(0, args.len())?;
+        for &i in &self.lazy {
+            items[i] = items[i].call_method0("resolve_conj")?.call_method0("resolve_neg")?;
+        }
         let runner = match self.only.get() {
             Some(runner) => runner.clone(),
             None => {

@@ -52,6 +52,12 @@ fn check_ladder(text: &str) -> PyResult<()> {
     crate::bucket::ladder::Ladder::parse(text).map(|_| ()).map_err(|e| pyo3::exceptions::PyValueError::new_err(e.to_string()))
 }
 
+/// Whether this machine has a TPU.
+#[pyfunction]
+fn tpu_attached() -> bool {
+    crate::runtime::device::tpu_attached()
+}
+
 /// Names of all operators with a lowering.
 #[pyfunction]
 fn supported_operators() -> Vec<&'static str> {
@@ -70,6 +76,7 @@ fn _clutch(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(count_eager_parts, m)?)?;
     m.add_function(wrap_pyfunction!(check_target, m)?)?;
     m.add_function(wrap_pyfunction!(check_ladder, m)?)?;
+    m.add_function(wrap_pyfunction!(tpu_attached, m)?)?;
     m.add_function(wrap_pyfunction!(supported_operators, m)?)?;
     m.add_function(wrap_pyfunction!(graph::compile, m)?)?;
     m.add_function(wrap_pyfunction!(settings::device_info, m)?)?;

@@ -96,6 +96,12 @@ impl Settings {
     /// The device that the options name.
     pub fn device(&self, py: Python<'_>) -> PyResult<Device> {
         let target = Target::parse(&self.target).map_err(|e| errors::new(py, "TargetError", &e.to_string()))?;
+        let named = self.plugin.is_some() || std::env::var_os("CLUTCH_PJRT_PLUGIN").is_some();
+        if target == Target::Tpu && !named && !device::tpu_attached() {
+            let message = "no TPU is attached to this machine (there is no /dev/accel* and no /dev/vfio/0); use target 'auto' or 'cpu' here, \
+                           or a topology such as 'v5e:2x2' to compile ahead of time";
+            return Err(errors::new(py, "DeviceError", message));
+        }
         let choice = PluginChoice { site_packages: self.site_packages.clone(), explicit: self.plugin.clone() };
         device::open(&target, &choice).map_err(|e| {
             let class = if matches!(e, clutch_pjrt::Error::UnknownTopology { .. }) { "TargetError" } else { "PluginError" };

@@ -8,7 +8,7 @@ use clutch_graph::{DType, Dims, TensorType};
 use clutch_pjrt::{Buffer, Client, CopySemantics, ElementType, ExecuteScratch, LoadedExecutable};
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::PyList;
+use pyo3::types::{PyList, PyTuple};
 use smallvec::SmallVec;
 
 use super::dlpack::{DlTensor, Exchange, Retained};
@@ -16,6 +16,7 @@ use super::pack;
 use crate::bucket::bind::{Binding, Placed};
 use crate::capture::layout::inverse_order;
 use crate::capture::lower::{Sink, Source};
+use crate::capture::program::ViewBase;
 use crate::compile::Code;
 use crate::driver::Artifact;
 use crate::metrics::{METRICS, count, count_n};
@@ -230,17 +231,31 @@ impl Runner {
             context.increment_version.call1(py, (mutated,))?;
         }
         let list = PyList::empty(py);
-        for sink in inputs.binding.map_or(&recipe.sinks, |b| &b.sinks) {
+        let mut views: SmallVec<[usize; 4]> = SmallVec::new();
+        let sinks = inputs.binding.map_or(&recipe.sinks, |b| &b.sinks);
+        for (i, sink) in sinks.iter().enumerate() {
             match sink {
                 Sink::None => list.append(py.None())?,
                 Sink::Int(i) => list.append(i)?,
                 Sink::Input(i) => list.append(&inputs.args[*i])?,
+                Sink::View { .. } => {
+                    views.push(i);
+                    list.append(py.None())?;
+                }
                 Sink::Constant(i) => list.append(inputs.constants.get(*i).and_then(Option::as_ref))?,
                 Sink::Output { index, order } => {
                     let buffer = take(&mut outputs, *index)?;
                     list.append(tensor(py, context, buffer, &recipe.main.outputs[*index], order, inputs.true_output(*index))?)?;
                 }
             }
+        }
+        for i in views {
+            let Sink::View { base, dims, strides, offset } = &sinks[i] else { continue };
+            let base = match base {
+                ViewBase::Input(n) => inputs.args[*n as usize].clone(),
+                ViewBase::Output(n) => list.get_item(*n as usize)?,
+            };
+            list.set_item(i, view(&base, dims, strides, *offset)?)?;
         }
         Ok(list)
     }
@@ -562,6 +577,13 @@ fn write_back(
         copy(&buffer.to_vec().map_err(|e| errors::plugin(py, &e))?);
     }
     Ok(())
+}
+
+/// A view of a tensor's memory; the offset counts from its first element.
+fn view<'py>(base: &Bound<'py, PyAny>, dims: &Dims, strides: &Dims, offset: i64) -> PyResult<Bound<'py, PyAny>> {
+    let py = base.py();
+    let start: i64 = base.call_method0(intern!(py, "storage_offset"))?.extract()?;
+    base.call_method1(intern!(py, "as_strided"), (PyTuple::new(py, dims)?, PyTuple::new(py, strides)?, start + offset))
 }
 
 /// A PyTorch tensor that owns an output's memory.

@@ -33,7 +33,8 @@ def inspect(script: str, arguments: tuple[str, ...], show_graph: bool, show_hlo:
         if show_hlo and record.statistics.get("hlo_text"):
             console.print(record.statistics["hlo_text"], highlight=False, markup=False)
         console.print(_statistics(record))
-    console.print(f"{len(records)} graphs compiled by {script}", highlight=False)
+    graphs = "graph" if len(records) == 1 else "graphs"
+    console.print(f"{len(records)} {graphs} compiled by {script}", highlight=False)
     if failure is not None:
         console.print(failure, style="red", highlight=False, markup=False)
         sys.exit(1)

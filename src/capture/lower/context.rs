@@ -7,8 +7,8 @@ use super::call::Call;
 use super::error::{LowerError, Unsupported};
 use super::{Outputs, table};
 use crate::capture::expr::Size;
-use crate::capture::layout::{dense_order, inverse_order};
-use crate::capture::program::{Arg, Meta, Program, TensorMeta, ValueRef};
+use crate::capture::layout::{dense_order, inverse_order, overlaps};
+use crate::capture::program::{Arg, Meta, Program, TensorMeta, ValueRef, ViewBase};
 
 /// Choices that change the lowered graph; all are part of the graph key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -48,6 +48,17 @@ pub enum Sink {
     Input(usize),
     /// The constant itself.
     Constant(usize),
+    /// A view of another result's or an input's memory.
+    View {
+        /// What it is a view of.
+        base: ViewBase,
+        /// Sizes.
+        dims: Dims,
+        /// Strides in elements.
+        strides: Dims,
+        /// Offset in elements from the base's first element.
+        offset: i64,
+    },
     /// A graph output with sizes in memory order; `order[i]` is the logical axis at position i.
     Output {
         /// Position in the graph's outputs.
@@ -168,6 +179,11 @@ impl<'p> Lowering<'p> {
             return Err(LowerError::unsupported("it writes to a tensor that is not an input of the graph"));
         };
         let i = i as usize;
+        if let Some(meta) = self.meta(target)
+            && overlaps(&self.sizes(&meta.shape)?, &self.sizes(&meta.strides)?)
+        {
+            return Err(LowerError::unsupported("it writes to an input whose elements overlap in memory"));
+        }
         self.mutations.retain(|(n, _)| *n != i);
         self.mutations.push((i, value));
         Ok(())
@@ -241,8 +257,17 @@ impl<'p> Lowering<'p> {
             mutations.push((i, outputs.len()));
             outputs.push(stored);
         }
-        let mut sinks = Vec::new();
-        for out in &self.program.outputs {
+        let mut sinks: Vec<Sink> = Vec::new();
+        let mut views = self.program.views.iter().peekable();
+        for (i, out) in self.program.outputs.iter().enumerate() {
+            let view = views.next_if(|v| v.output as usize == i);
+            if let Some(view) = view
+                && self.keeps_layout(view.base)?
+            {
+                let (dims, strides) = (self.sizes(&view.shape)?, self.sizes(&view.strides)?);
+                sinks.push(Sink::View { base: view.base, dims, strides, offset: self.size(view.offset)? });
+                continue;
+            }
             sinks.push(match out {
                 Arg::Value(v) => match self.returned_as_is(*v) {
                     Some(sink) => sink,
@@ -265,6 +290,14 @@ impl<'p> Lowering<'p> {
             });
         }
         Ok(Lowered { graph: self.b.finish(outputs), sources: self.sources, sinks, mutations, unsupported })
+    }
+
+    /// Whether a view's base comes out of the program with the strides that PyTorch's has.
+    fn keeps_layout(&self, base: ViewBase) -> Result<bool, LowerError> {
+        let ViewBase::Output(i) = base else { return Ok(true) };
+        let Some(Arg::Value(v)) = self.program.outputs.get(i as usize) else { return Ok(false) };
+        let Some(meta) = self.program.meta(*v) else { return Ok(false) };
+        Ok(self.returned_as_is(*v).is_none() && dense_order(&self.sizes(&meta.shape)?, &self.sizes(&meta.strides)?).is_some())
     }
 
     /// A result that is a placeholder or a constant, or the result of writing to a placeholder.

@@ -54,7 +54,6 @@ pub const OPS: Family = &[
     ("aten.nan_to_num.default", nan_to_num),
     ("aten.sinc.default", |l, c| composite(l, c, sinc)),
     ("aten.special_entr.default", |l, c| composite(l, c, entropy)),
-    ("aten.logit.default", logit),
     ("aten.angle.default", angle),
     ("aten.deg2rad.default", |l, c| composite(l, c, |l, x| Ok(l.b.binary_scalar(BinaryOp::Mul, x, std::f64::consts::PI / 180.0)?))),
     ("aten.rad2deg.default", |l, c| composite(l, c, |l, x| Ok(l.b.binary_scalar(BinaryOp::Mul, x, 180.0 / std::f64::consts::PI)?))),
@@ -316,24 +315,6 @@ fn entropy(l: &mut Lowering<'_>, x: ValueId) -> Built {
     let lowest = l.b.full_like(x, f64::NEG_INFINITY)?;
     let y = l.b.select(is_zero, zero, product)?;
     Ok(l.b.select(below, lowest, y)?)
-}
-
-fn logit(l: &mut Lowering<'_>, c: &Call<'_>) -> Result<Outputs, LowerError> {
-    let x = c.tensor(l, 0, "self")?;
-    let eps = c.opt_float(l, 1, "eps")?;
-    one(in_compute_type(l, x, c.out_dtype()?, |l, x| {
-        let x = match eps {
-            None => x,
-            Some(eps) => {
-                let low = l.b.binary_scalar(BinaryOp::Max, x, eps)?;
-                l.b.binary_scalar(BinaryOp::Min, low, 1.0 - eps)?
-            }
-        };
-        let one = l.b.full_like(x, 1.0)?;
-        let rest = l.b.sub(one, x)?;
-        let odds = l.b.div(x, rest)?;
-        Ok(l.b.unary(UnaryOp::Log, odds)?)
-    })?)
 }
 
 fn angle(l: &mut Lowering<'_>, c: &Call<'_>) -> Result<Outputs, LowerError> {

@@ -138,6 +138,15 @@ pub fn cast(l: &mut Lowering<'_>, x: ValueId, to: DType) -> Result<ValueId, Lowe
         let re = l.b.unary(UnaryOp::Real, x)?;
         return cast(l, re, to);
     }
+    if to == DType::F8E4M3FN {
+        // PyTorch saturates, infinities too; HLO gives NaN.
+        let x = cast(l, x, if from == DType::F64 { DType::F64 } else { DType::F32 })?;
+        let most = l.b.full_like(x, 448.0)?;
+        let least = l.b.full_like(x, -448.0)?;
+        let x = l.b.min(x, most)?;
+        let x = l.b.max(x, least)?;
+        return Ok(l.b.convert(x, to)?);
+    }
     let x = match to {
         DType::S8 | DType::S16 | DType::U8 | DType::U16 | DType::U32 if from.is_float() => l.b.convert(x, DType::S64)?,
         _ => x,
