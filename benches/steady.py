@@ -15,13 +15,13 @@ from pathlib import Path
 sys.path[:0] = [str(Path(__file__).parent.parent / "examples")]
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
-import quickstart
 import torch
 from rich.console import Console
 from rich.table import Table
 from torch import nn
 from torch._dynamo.backends.common import aot_autograd
 
+import quickstart
 import torch_clutch
 
 
@@ -84,7 +84,7 @@ def models(names: list[str], rounds: int) -> list[dict]:
         model.eval()
         runs = {"eager": model, "inductor": torch.compile(model), "clutch": torch.compile(model, backend="tpu")}
         with torch.no_grad():
-            times = in_turn({k: lambda f=f: f(*inputs) for k, f in runs.items()}, rounds)
+            times = in_turn({k: lambda f=f, x=inputs: f(*x) for k, f in runs.items()}, rounds)
         rows.append({"model": name, **times})
         torch._dynamo.reset()
     return rows
@@ -123,7 +123,8 @@ def main() -> None:
         above = f"{(r['clutch'] - r['do-nothing']) * 1e6:.1f} us"
         table.add_row(r["model"], *(f"{r[k] * 1e6:.1f} us" for k in ("eager", "do-nothing", "clutch")), above)
     console.print(table)
-    console.print(f"medians of {arguments.rounds}; torch {torch.__version__}, {torch.get_num_threads()} threads; torch-clutch {torch_clutch.__version__}")
+    versions = f"torch {torch.__version__}, torch-clutch {torch_clutch.__version__}"
+    console.print(f"medians of {arguments.rounds}; {torch.get_num_threads()} threads; {versions}")
     if arguments.json:
         arguments.json.write_text(json.dumps({"steady": steady, "calls": calls}, indent=2))
 

@@ -165,12 +165,7 @@ mod tests {
                 Sink::Int(-4),
                 Sink::Input(1),
                 Sink::Output { index: 0, order: order.clone() },
-                Sink::View {
-                    base: ViewBase::Output(3),
-                    dims: smallvec::smallvec![2, 3],
-                    strides: smallvec::smallvec![1, 2],
-                    offset: 5,
-                },
+                Sink::View { base: ViewBase::Output(3), dims: smallvec::smallvec![2, 3], strides: smallvec::smallvec![1, 2], offset: 5 },
             ],
             mutations: vec![(1, 0)],
             donated: vec![(0, 1)],

@@ -3,10 +3,10 @@
 use clutch_graph::{Dims, Graph, Op};
 use smallvec::SmallVec;
 
-use super::validity::{Bound, Part, Placement};
-use super::{BucketError, Template};
 use super::classes::Mismatch;
 use super::validity::Refusal;
+use super::validity::{Bound, Part, Placement};
+use super::{BucketError, Template};
 use crate::capture::lower::{LowerOptions, Sink, Source, lower};
 use crate::capture::program::Program;
 
@@ -92,16 +92,12 @@ impl Binding {
             }
         }
         let outputs = graph.output_types().zip(&template.outputs).map(|(t, p)| Placed::of(&t.dims, p, template, graph));
-        let same = |(a, b): (&Sink, &Sink)| a == b || matches!((a, b), (Sink::Int(_), Sink::Int(_)) | (Sink::View { .. }, Sink::View { .. }));
+        let same =
+            |(a, b): (&Sink, &Sink)| a == b || matches!((a, b), (Sink::Int(_), Sink::Int(_)) | (Sink::View { .. }, Sink::View { .. }));
         if lowered.sinks.len() != template.sinks.len() || !lowered.sinks.iter().zip(&template.sinks).all(same) {
             let what = "are laid out differently at other sizes".to_owned();
             return Err(Refusal::from(Mismatch { node: graph.nodes().len(), op: "the results", what }).into());
         }
-        Ok(Binding {
-            inputs,
-            outputs: outputs.collect(),
-            bounds: bounds.collect(),
-            sinks: lowered.sinks,
-        })
+        Ok(Binding { inputs, outputs: outputs.collect(), bounds: bounds.collect(), sinks: lowered.sinks })
     }
 }

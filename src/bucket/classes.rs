@@ -136,11 +136,8 @@ fn gcd(a: i64, b: i64) -> i64 {
 }
 
 fn same_structure(a: &Graph, b: &Graph) -> Result<(), Mismatch> {
-    let fail = |node: usize, what: &str| Mismatch {
-        node,
-        op: a.nodes().get(node).map_or("the end", |n| n.op.name()),
-        what: what.to_owned(),
-    };
+    let fail =
+        |node: usize, what: &str| Mismatch { node, op: a.nodes().get(node).map_or("the end", |n| n.op.name()), what: what.to_owned() };
     for (i, (x, y)) in a.nodes().iter().zip(b.nodes()).enumerate() {
         let ranks = |n: &clutch_graph::Node| n.outputs.iter().map(TensorType::rank).collect::<SmallVec<[usize; 2]>>();
         if x.operands != y.operands || ranks(x) != ranks(y) || erased(&x.op) != erased(&y.op) {

@@ -65,7 +65,6 @@ def gpt2(size: str) -> Case:
     config = GPT2Config(use_cache=False, **(small if size == TINY else {}))
     ids = _tokens(config.vocab_size, 2, 64 if size == BASE else 12)
 
-
     def next_token_loss(out: Any) -> torch.Tensor:
         return nn.functional.cross_entropy(out.logits[:, :-1].flatten(0, 1), ids[:, 1:].flatten())
 

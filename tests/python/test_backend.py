@@ -280,7 +280,7 @@ def test_large_constants_are_inputs_and_small_ones_inline():
 def test_a_quantised_or_sparse_tensor_is_an_error_not_a_crash():
     sparse = torch.eye(4).to_sparse()
     f = torch.compile(lambda x: x * 2, backend="tpu", fullgraph=True)
-    with pytest.raises(Exception, match="(?i)sparse"):
+    with pytest.raises(Exception, match=r"(?i)sparse"):
         f(sparse)
 
 

@@ -4,13 +4,14 @@ import copy
 from collections.abc import Callable
 from typing import Any
 
-import families
 import pytest
 import torch
 import torch.nn.functional as F
+from torch import nn
+
+import families
 import torch_clutch
 from test_models import gradients, off_by, tensors
-from torch import nn
 
 SIZES = (12, 9, 10, 20, 17, 30, 25, 14)
 
@@ -78,9 +79,7 @@ def test_operators(case: str) -> None:
     check(*CASES[case])
 
 
-@pytest.mark.parametrize(
-    "module", [nn.Linear(4, 8), nn.LayerNorm(4)], ids=lambda m: type(m).__name__
-)
+@pytest.mark.parametrize("module", [nn.Linear(4, 8), nn.LayerNorm(4)], ids=lambda m: type(m).__name__)
 def test_modules_over_a_dynamic_batch(module: nn.Module) -> None:
     check(module.eval(), lambda n: (floats(n, 4, 4),))
 

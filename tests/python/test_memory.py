@@ -5,8 +5,9 @@ import resource
 
 import pytest
 import torch
-import torch_clutch
 from torch import nn
+
+import torch_clutch
 
 
 def count(name: str) -> int:

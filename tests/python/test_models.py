@@ -7,11 +7,12 @@ import copy
 from collections.abc import Callable, Iterable
 from typing import Any
 
-import families
 import pytest
 import torch
-import torch_clutch
 from torch import nn
+
+import families
+import torch_clutch
 
 RTOL, ATOL = 1e-4, 1e-5
 LEARNING_RATE = 1e-4

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 import torch
+
 import torch_clutch
 
 ROOT = Path(__file__).parents[2]
@@ -85,7 +86,7 @@ def test_a_missing_plugin_says_where_it_was_sought(tmp_path):
 def test_a_file_that_is_no_library(tmp_path):
     broken = tmp_path / "broken.so"
     broken.write_bytes(b"this is no library")
-    with pytest.raises(torch_clutch.PluginError, match="broken.so"):
+    with pytest.raises(torch_clutch.PluginError, match=r"broken\.so"):
         add_one(str(broken))
 
 

@@ -147,7 +147,8 @@ pub(crate) fn has_single_rows(graph: &Graph, options: &PassOptions) -> bool {
 
 /// The pass with the rule that pads products with one row.
 pub(crate) fn simplify_single_rows(graph: &Graph, options: &PassOptions) -> Result<Graph, GraphError> {
-    const WITH_PRODUCTS: &[Rule] = &[empty::rules, shape::rules, elementwise::rules, contraction::rules, fold::rules, contraction::single_row];
+    const WITH_PRODUCTS: &[Rule] =
+        &[empty::rules, shape::rules, elementwise::rules, contraction::rules, fold::rules, contraction::single_row];
     run_rules(graph, options, WITH_PRODUCTS)
 }
 

@@ -130,12 +130,10 @@ fn attention_backward(p: &mut Pass<'_>, id: NodeId, xs: &[ValueId]) -> Ruled {
         new.push(finite_rows(p, &r, mask, rest.first().copied())?);
     }
     let results = p.b.op_multi(p.graphs[0].node(id).op.clone(), new)?;
-    let state = |p: &Pass<'_>, o: usize, like: ValueId| -> State {
-        p.stated(ValueId { node: id, output: o as u32 }, p.state(like).axes.clone())
-    };
+    let state =
+        |p: &Pass<'_>, o: usize, like: ValueId| -> State { p.stated(ValueId { node: id, output: o as u32 }, p.state(like).axes.clone()) };
     Ok(results.iter().enumerate().zip([q, k, v]).map(|((o, &value), like)| (value, state(p, o, like))).collect())
 }
-
 
 /// The mask with zeros in the rows of padded queries, whose gradients are zero only times something finite.
 fn finite_rows(p: &mut Pass<'_>, r: &Roles, mask: ValueId, old: Option<ValueId>) -> Result<ValueId, Stop> {
