@@ -33,24 +33,22 @@ def compile_in_parts(
         setattr(split, name, _Part(compile_fx(_with_values(part), (), inner, options, phase)))
     _clutch.count_eager_parts(count)
     split.recompile()
-
-    def run(args: list[Any]) -> Sequence[Any]:
-        inputs = list(args)
-        args.clear()
-        return split(*inputs)
-
-    run._boxed_call = True  # type: ignore[attr-defined]
-    return run
+    return _boxed(split)
 
 
 def whole_in_eager(gm: torch.fx.GraphModule) -> Callable:
     """A callable that runs all of ``gm`` in eager."""
     _clutch.count_eager_parts(1)
+    return _boxed(gm)
+
+
+def _boxed(module: torch.nn.Module) -> Callable:
+    """The module as AOTAutograd calls compiled graphs: with one list of arguments, which the callee empties."""
 
     def run(args: list[Any]) -> Sequence[Any]:
         inputs = list(args)
         args.clear()
-        return gm(*inputs)
+        return module(*inputs)
 
     run._boxed_call = True  # type: ignore[attr-defined]
     return run

@@ -53,6 +53,8 @@ pub struct Walked {
     pub hints: Vec<(ExprId, i64)>,
     /// Declared maxima of symbols, by name.
     pub largest: Vec<(String, i64)>,
+    /// Nodes that bring in a symbol of their own, since the size of their result depends on data: name and operator.
+    pub introduced: Vec<(String, String)>,
 }
 
 /// What an FX node stands for.
@@ -83,6 +85,7 @@ struct Walk<'py> {
     sizes: FxHashMap<String, Size>,
     hints: Vec<(ExprId, i64)>,
     shape_env: Option<Bound<'py, PyAny>>,
+    introduced: Vec<(String, String)>,
     /// Placeholders by the memory that they stand for.
     storages: FxHashMap<i64, (u32, Bound<'py, PyAny>)>,
 }
@@ -112,11 +115,12 @@ pub fn walk(gm: &Bound<'_, PyAny>, static_inputs: &[usize]) -> Result<Walked, Wa
         sizes: FxHashMap::default(),
         hints: Vec::new(),
         shape_env: None,
+        introduced: Vec::new(),
         storages: FxHashMap::default(),
     };
     w.graph(gm, static_inputs)?;
     let largest = w.shape_env.as_ref().map(largest).transpose()?.unwrap_or_default();
-    Ok(Walked { program: w.program, constants: w.constants, hints: w.hints, largest })
+    Ok(Walked { program: w.program, constants: w.constants, hints: w.hints, largest, introduced: w.introduced })
 }
 
 /// Finite upper bounds of the symbols that a shape environment knows.
@@ -176,7 +180,15 @@ impl<'py> Walk<'py> {
                     held
                 }
                 "get_attr" => self.get_attr(gm, &node)?,
-                "call_function" => self.call(&node)?,
+                "call_function" => {
+                    let known = self.program.exprs.symbols().len();
+                    let held = self.call(&node)?;
+                    if self.program.exprs.symbols().len() > known {
+                        let target = self.target(&node)?;
+                        self.introduced.push((self.name(&node)?, self.program.targets[target as usize].clone()));
+                    }
+                    held
+                }
                 "output" => {
                     self.output(&node)?;
                     continue;
@@ -527,7 +539,7 @@ impl<'py> Walk<'py> {
         self.views(&vals)
     }
 
-    /// Finds the results that share memory with an input that the program does not write to, or with a result that fills its memory.
+    /// Finds the results that share memory with an input that the program does not write to, or with the largest result of that memory.
     fn views(&mut self, vals: &[Option<Bound<'py, PyAny>>]) -> Result<(), WalkError> {
         let mut whole: FxHashMap<i64, (u32, Bound<'py, PyAny>)> = FxHashMap::default();
         let mut pending = Vec::new();
@@ -541,7 +553,11 @@ impl<'py> Walk<'py> {
                 }
                 continue;
             }
-            if !whole.contains_key(&storage) && fills_its_memory(val)? {
+            let larger = match whole.get(&storage) {
+                Some((_, first)) => elements(val)? > elements(first)?,
+                None => true,
+            };
+            if larger && val.call_method0("storage_offset")?.extract::<i64>().is_ok_and(|offset| offset == 0) {
                 whole.insert(storage, (i as u32, val.clone()));
             }
         }
@@ -585,13 +601,16 @@ fn same_reading(a: &Bound<'_, PyAny>, b: &Bound<'_, PyAny>) -> PyResult<bool> {
     Ok(a.getattr("dtype")?.eq(b.getattr("dtype")?)? && alike("is_conj")? && alike("is_neg")?)
 }
 
-/// Whether a tensor of fixed layout starts its memory and leaves none of it out.
-fn fills_its_memory(val: &Bound<'_, PyAny>) -> PyResult<bool> {
-    let starts = val.call_method0("storage_offset")?.eq(0)?;
-    if !starts {
-        return Ok(false);
+/// Number of elements in the example that was captured; 0 where it depends on data.
+fn elements(val: &Bound<'_, PyAny>) -> PyResult<i64> {
+    let mut count = 1i64;
+    for size in val.getattr("shape")?.try_iter()? {
+        let size = size?;
+        let known = match size.cast::<PyInt>() {
+            Ok(size) => size.extract::<i64>()?,
+            Err(_) => size.getattr("node")?.getattr("hint").and_then(|h| h.extract()).unwrap_or(0),
+        };
+        count = count.saturating_mul(known);
     }
-    let contiguous = val.call_method0("is_contiguous")?.is_truthy()?;
-    let bytes = val.call_method0("numel")?.mul(val.call_method0("element_size")?)?;
-    Ok(contiguous && val.call_method0("untyped_storage")?.call_method0("nbytes")?.eq(bytes)?)
+    Ok(count)
 }

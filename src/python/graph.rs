@@ -16,7 +16,7 @@ use crate::bucket::Bucketed;
 use crate::bucket::bind::Binding;
 use crate::capture::canonical::canonical_bytes;
 use crate::capture::expr::{ExprId, Size};
-use crate::capture::lower::Unsupported;
+use crate::capture::lower::{Unsupported, lower};
 use crate::capture::program::{Meta, Program};
 use crate::capture::walk::{Walked, walk};
 use crate::compile::Code;
@@ -28,6 +28,9 @@ use crate::runtime::dlpack::Exchange;
 
 /// Values of the symbols, by number.
 pub(super) type Symbols = SmallVec<[i64; 4]>;
+
+/// A size to lower with where the true one depends on data.
+const PROBE: i64 = 12;
 
 /// Where the value of a size expression is read on a call.
 #[derive(Clone, Copy)]
@@ -64,6 +67,9 @@ pub fn compile(py: Python<'_>, gm: &Bound<'_, PyAny>, static_inputs: Vec<usize>,
     let walked = walk(gm, &static_inputs).map_err(|e| errors::walk(py, e))?;
     time(&METRICS.walk_ns, start.elapsed());
     count(&METRICS.captures);
+    if !walked.introduced.is_empty() {
+        return Err(data_dependent(py, &walked.introduced)?);
+    }
     let helpers = py.import("torch_clutch._runtime")?;
     let context = Context {
         exchange: Exchange::get(py)?,
@@ -92,7 +98,18 @@ pub fn compile(py: Python<'_>, gm: &Bound<'_, PyAny>, static_inputs: Vec<usize>,
         Some(symbols) => {
             graph.serve(py, &symbols)?;
         }
-        None => tracing::info!("the sizes of the example are not known; compiling at the first call"),
+        None => {
+            tracing::info!("the sizes of the example are not known; compiling at the first call");
+            // What cannot be lowered must be known now all the same, so that it can run in eager.
+            let mut symbols = vec![None; graph.program.exprs.symbols().len()];
+            graph.program.exprs.solve(&walked.hints, &mut symbols);
+            let symbols: Symbols = symbols.into_iter().map(|known| known.unwrap_or(PROBE)).collect();
+            if let Ok(lowered) = lower(&graph.program, &symbols, graph.config.lower_options())
+                && !lowered.unsupported.is_empty()
+            {
+                return Err(unsupported(py, &lowered.unsupported)?);
+            }
+        }
     }
     Ok(graph)
 }
@@ -148,6 +165,16 @@ pub(super) fn symbols_of(
         equations.push((expr, value));
     }
     solve(program, &equations).ok_or_else(|| errors::internal("the sizes of the arguments do not determine all symbols".to_owned()))
+}
+
+/// UnsupportedError that names nodes whose results have sizes that depend on data.
+fn data_dependent(py: Python<'_>, introduced: &[(String, String)]) -> PyResult<PyErr> {
+    let reason = "the size of its result depends on data";
+    let lines: Vec<String> = introduced.iter().map(|(name, target)| format!("{target} (node {name}): {reason}")).collect();
+    let error = errors::new(py, "UnsupportedError", &format!("cannot compile:\n  {}", lines.join("\n  ")));
+    let nodes: Vec<(&str, &str, &str)> = introduced.iter().map(|(name, target)| (name.as_str(), target.as_str(), reason)).collect();
+    error.value(py).setattr("nodes", nodes)?;
+    Ok(error)
 }
 
 /// UnsupportedError with a `nodes` list.

@@ -5,4 +5,8 @@ pub mod call;
 pub mod device;
 #[cfg(feature = "python")]
 pub mod dlpack;
+#[cfg(feature = "python")]
+mod inputs;
+#[cfg(feature = "python")]
+mod outputs;
 pub mod pack;

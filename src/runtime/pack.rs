@@ -1,5 +1,7 @@
 //! Copies between strided host memory and dense row-major memory.
 
+use clutch_graph::types::row_major_strides;
+
 /// Copies a strided array to dense row-major bytes.
 ///
 /// # Safety
@@ -7,11 +9,7 @@
 /// the dense size, and the two must not overlap.
 pub unsafe fn gather(source: *const u8, target: *mut u8, dims: &[i64], strides: &[i64], size: usize) {
     // SAFETY: forwarded to the caller.
-    unsafe {
-        each_run(dims, strides, size, |dense, strided, bytes| {
-            std::ptr::copy_nonoverlapping(source.offset(strided), target.add(dense), bytes)
-        })
-    }
+    unsafe { copy(source, target, dims, strides, &row_major_strides(dims), size) }
 }
 
 /// Copies dense row-major bytes to a strided array.
@@ -20,11 +18,7 @@ pub unsafe fn gather(source: *const u8, target: *mut u8, dims: &[i64], strides: 
 /// As [`gather`], with the roles of the two exchanged.
 pub unsafe fn scatter(source: *const u8, target: *mut u8, dims: &[i64], strides: &[i64], size: usize) {
     // SAFETY: forwarded to the caller.
-    unsafe {
-        each_run(dims, strides, size, |dense, strided, bytes| {
-            std::ptr::copy_nonoverlapping(source.add(dense), target.offset(strided), bytes)
-        })
-    }
+    unsafe { copy(source, target, dims, &row_major_strides(dims), strides, size) }
 }
 
 /// Copies a strided array to another; strides in elements of `size` bytes.
@@ -62,42 +56,6 @@ pub unsafe fn copy(source: *const u8, target: *mut u8, dims: &[i64], source_stri
             }
             from -= step(source_strides, axis) * dims[axis] as isize;
             to -= step(target_strides, axis) * dims[axis] as isize;
-            index[axis] = 0;
-        }
-    }
-}
-
-/// Calls `copy(dense byte offset, strided byte offset, bytes)` for each contiguous run.
-///
-/// # Safety
-/// `copy` is called for offsets inside the described arrays only; what it does with them is the caller's.
-unsafe fn each_run(dims: &[i64], strides: &[i64], size: usize, copy: impl Fn(usize, isize, usize)) {
-    if dims.contains(&0) {
-        return;
-    }
-    let mut run = size;
-    let mut outer = dims.len();
-    while outer > 0 && (dims[outer - 1] == 1 || strides[outer - 1] * size as i64 == run as i64) {
-        run *= dims[outer - 1] as usize;
-        outer -= 1;
-    }
-    let mut index = smallvec::SmallVec::<[i64; 8]>::from_elem(0, outer);
-    let (mut dense, mut strided) = (0usize, 0isize);
-    loop {
-        copy(dense, strided, run);
-        dense += run;
-        let mut axis = outer;
-        loop {
-            if axis == 0 {
-                return;
-            }
-            axis -= 1;
-            index[axis] += 1;
-            strided += strides[axis] as isize * size as isize;
-            if index[axis] < dims[axis] {
-                break;
-            }
-            strided -= (strides[axis] * dims[axis]) as isize * size as isize;
             index[axis] = 0;
         }
     }

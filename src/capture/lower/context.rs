@@ -261,12 +261,13 @@ impl<'p> Lowering<'p> {
         let mut views = self.program.views.iter().peekable();
         for (i, out) in self.program.outputs.iter().enumerate() {
             let view = views.next_if(|v| v.output as usize == i);
-            if let Some(view) = view
-                && self.keeps_layout(view.base)?
-            {
-                let (dims, strides) = (self.sizes(&view.shape)?, self.sizes(&view.strides)?);
-                sinks.push(Sink::View { base: view.base, dims, strides, offset: self.size(view.offset)? });
-                continue;
+            if let Some(view) = view {
+                let (dims, strides, offset) = (self.sizes(&view.shape)?, self.sizes(&view.strides)?, self.size(view.offset)?);
+                let end = offset + dims.iter().zip(&strides).map(|(d, s)| (d - 1).max(0) * s).sum::<i64>();
+                if offset >= 0 && self.holds(view.base, end)? {
+                    sinks.push(Sink::View { base: view.base, dims, strides, offset });
+                    continue;
+                }
             }
             sinks.push(match out {
                 Arg::Value(v) => match self.returned_as_is(*v) {
@@ -292,12 +293,14 @@ impl<'p> Lowering<'p> {
         Ok(Lowered { graph: self.b.finish(outputs), sources: self.sources, sinks, mutations, unsupported })
     }
 
-    /// Whether a view's base comes out of the program with the strides that PyTorch's has.
-    fn keeps_layout(&self, base: ViewBase) -> Result<bool, LowerError> {
+    /// Whether a view's base comes out of the program with the strides that PyTorch's has, and with element number `end` of its memory.
+    fn holds(&self, base: ViewBase, end: i64) -> Result<bool, LowerError> {
         let ViewBase::Output(i) = base else { return Ok(true) };
         let Some(Arg::Value(v)) = self.program.outputs.get(i as usize) else { return Ok(false) };
         let Some(meta) = self.program.meta(*v) else { return Ok(false) };
-        Ok(self.returned_as_is(*v).is_none() && dense_order(&self.sizes(&meta.shape)?, &self.sizes(&meta.strides)?).is_some())
+        let dims = self.sizes(&meta.shape)?;
+        let dense = dense_order(&dims, &self.sizes(&meta.strides)?).is_some();
+        Ok(self.returned_as_is(*v).is_none() && dense && end < dims.iter().product::<i64>().max(1))
     }
 
     /// A result that is a placeholder or a constant, or the result of writing to a placeholder.
