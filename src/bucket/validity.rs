@@ -46,7 +46,7 @@ impl Neutral {
     }
 }
 
-/// What the padded lanes of an axis hold where all other axes are in range.
+/// What the padded lanes of an axis hold where all other axes are in range. Means nothing for an axis without padding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fill {
     /// Anything, NaN and infinities too.
@@ -349,8 +349,12 @@ impl Pass<'_> {
     pub fn masked(&mut self, v: ValueId, axes: &[usize], fill: Neutral) -> Result<ValueId, Stop> {
         let dtype = self.graphs[0].ty(v).dtype;
         let state = self.state(v).clone();
-        let open: SmallVec<[usize; 4]> =
-            axes.iter().copied().filter(|&a| state.axes[a].is_partial() && state.fill[a] != Fill::Known(fill)).collect();
+        let partial: SmallVec<[usize; 4]> = axes.iter().copied().filter(|&a| state.axes[a].is_partial()).collect();
+        // Lanes outside of two axes at once are described by neither.
+        let open: SmallVec<[usize; 4]> = match partial[..] {
+            [a] if state.fill[a] == Fill::Known(fill) => SmallVec::new(),
+            _ => partial,
+        };
         if open.is_empty() {
             return Ok(self.value(v));
         }

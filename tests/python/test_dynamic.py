@@ -42,6 +42,19 @@ CASES: dict[str, tuple[Callable, Callable[[int], tuple]]] = {
     "elementwise": (lambda x: x.exp() + 1, lambda n: (floats(n, 16),)),
     "means and variances": (lambda x: (x.mean(1), x.var(1), x.sum(), x.std(), x.amax(1), x.prod(1)), lambda n: (floats(3, n, 4),)),
     "softmax": (lambda x: (x.softmax(-1), x.log_softmax(-1), x.logsumexp(-1)), lambda n: (floats(3, n),)),
+    "two dynamic axes": (
+        lambda x: (
+            x.softmax(1).softmax(2).reshape(2, -1).sum(1),
+            torch.einsum("bij,bij->b", x.softmax(1), x.softmax(2)),
+            x.softmax(1).sum((1, 2)),
+            (x.softmax(1) @ x.mT).softmax(-1).sum(),
+        ),
+        lambda n: (floats(2, n, n + 1),),
+    ),
+    "parts of fixed tables": (
+        lambda x, w: (w[: x.shape[0]].sum(), torch.ones(64)[: x.shape[0]].sum() * x.sum(), w.softmax(0)[: x.shape[0]].sum()),
+        lambda n: (floats(n), floats(64)),
+    ),
     "products over the length": (lambda x: (x @ x.mT, x.mT @ x, torch.einsum("bnd,bnd->d", x, x)), lambda n: (floats(2, n, 8),)),
     "triangular mask": (lambda x: torch.tril(x @ x.mT), lambda n: (floats(2, n, 8),)),
     "attention": (lambda x: F.scaled_dot_product_attention(x, x, x), lambda n: (floats(2, 4, n, 8),)),

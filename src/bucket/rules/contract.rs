@@ -38,8 +38,9 @@ fn dot(p: &mut Pass<'_>, id: NodeId, x: ValueId, y: ValueId, dims: &DotDims) -> 
             return Err(apart);
         }
         let zero = Fill::Known(Neutral::Zero);
+        let only = dims.lhs_contract.iter().filter(|&&a| left.axes[a].is_partial()).count() == 1;
         match (left.fill[a], right.fill[b]) {
-            (l, r) if (l == zero && r != Fill::Any) || (r == zero && l != Fill::Any) => {}
+            (l, r) if only && ((l == zero && r != Fill::Any) || (r == zero && l != Fill::Any)) => {}
             (l, Fill::Finite) if l != zero => zero_left.push(a),
             (Fill::Finite, r) if r != zero => zero_right.push(b),
             _ => {

@@ -35,7 +35,12 @@ pub(super) fn apply(p: &mut Pass<'_>, id: NodeId) -> Ruled {
             if let Some(first) = kinds.next()
                 && kinds.all(|f| f == first)
             {
-                state.fill.iter_mut().for_each(|f| *f = first);
+                // Lanes outside of two factors at once are described by neither.
+                for (fill, axis) in state.fill.iter_mut().zip(&state.axes) {
+                    if axis.0.iter().filter(|f| f.is_partial()).count() == 1 {
+                        *fill = first;
+                    }
+                }
             }
             single(value, state)
         }
@@ -78,15 +83,19 @@ fn slice(p: &mut Pass<'_>, id: NodeId, x: ValueId, [start, mut limit, stride]: [
     let rank = start.len();
     let source = p.state(x).clone();
     let mut state = p.fresh(id, 0, false);
-    state.fill.clone_from(&source.fill);
     let mut moving: SmallVec<[(usize, Sizes); 2]> = SmallVec::new();
     for a in 0..rank {
         let (starts, limits, size) = (p.attribute(id, a), p.attribute(id, rank + a), p.dim(x, a));
         if starts == [0; GRAPHS] && limits == size && stride[a] == 1 {
-            state.axes[a] = source.axes[a].clone();
+            (state.axes[a], state.fill[a]) = (source.axes[a].clone(), source.fill[a]);
             continue;
         }
         plain(&source.axes[a])?;
+        let taken = p.dim(v, a);
+        // Only a slice to the end has the operand's padding for its own.
+        if source.axes[a].is_partial() && stride[a] == 1 && (0..GRAPHS).all(|g| starts[g] + taken[g] == size[g]) {
+            state.fill[a] = source.fill[a];
+        }
         if is_fixed(&starts) {
             continue;
         }

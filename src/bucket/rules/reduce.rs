@@ -85,7 +85,7 @@ fn without(p: &Pass<'_>, v: ValueId, x: ValueId, axes: &[usize], is_sum: bool) -
     let kept: SmallVec<[usize; 6]> = (0..source.axes.len()).filter(|a| !axes.contains(a)).collect();
     let mut state = p.stated(v, kept.iter().map(|&a| source.axes[a].clone()).collect());
     for (fill, &a) in state.fill.iter_mut().zip(&kept) {
-        if is_sum && source.fill[a] == Fill::Known(Neutral::Zero) {
+        if is_sum && source.fill[a] == Fill::Known(Neutral::Zero) && !axes.iter().any(|&r| source.axes[r].is_partial()) {
             *fill = source.fill[a];
         }
     }
