@@ -106,7 +106,7 @@ mod tests {
 
     #[test]
     fn the_declared_maximum_is_a_rung() {
-        assert_eq!(Ladder::Auto.bucket(500, Some(512)), Some(512));
+        assert_eq!(Ladder::Auto.bucket(510, Some(512)), Some(512));
         assert_eq!(Ladder::PowersOfTwo.bucket(65, Some(100)), Some(100));
         assert_eq!(Ladder::PowersOfTwo.bucket(65, None), Some(128));
         assert_eq!(Ladder::List(vec![64, 128]).bucket(65, None), Some(128));

@@ -84,6 +84,9 @@ fn gather(p: &mut Pass<'_>, id: NodeId, x: ValueId, indices: ValueId, dims: &Gat
         if taken != size && !is_fixed(&taken) {
             return Err(Stop::Refused("a gather of windows whose size depends on a symbol"));
         }
+        if taken != size && axis.0.len() > 1 {
+            return Err(Stop::Refused("positions in an axis that was merged from others"));
+        }
         if dims.collapsed_slice_dims.contains(&a) {
             continue;
         }
@@ -115,6 +118,9 @@ fn scatter(p: &mut Pass<'_>, id: NodeId, xs: &[ValueId], dims: &ScatterDims) -> 
     let (source, index, update) = (p.state(x).clone(), p.state(indices).clone(), p.state(updates).clone());
     if index.axes.get(dims.index_vector_dim).is_some_and(Axis::is_partial) {
         return Err(Stop::Refused("index vectors of dynamic length"));
+    }
+    if dims.inserted_window_dims.iter().any(|&a| source.axes[a].0.len() > 1) {
+        return Err(Stop::Refused("positions in an axis that was merged from others"));
     }
     let windows: SmallVec<[usize; 6]> = (0..source.axes.len()).filter(|a| !dims.inserted_window_dims.contains(a)).collect();
     for (&to, &from) in windows.iter().zip(&dims.update_window_dims) {

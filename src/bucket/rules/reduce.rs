@@ -33,6 +33,7 @@ pub(super) fn apply(p: &mut Pass<'_>, id: NodeId) -> Ruled {
             single(value, state)
         }
         Op::ArgReduce { axis, max } => {
+            plain(&p.state(x).axes[axis])?;
             let new = p.masked(x, &[axis], if max { Neutral::Lowest } else { Neutral::Highest })?;
             let value = rebuild(p, id, &[new])?;
             let state = without(p, v, x, &[axis], false);
@@ -48,6 +49,7 @@ pub(super) fn apply(p: &mut Pass<'_>, id: NodeId) -> Ruled {
         }
         Op::TopK { k: _, largest } => {
             let last = p.state(x).axes.len() - 1;
+            plain(&p.state(x).axes[last])?;
             let new = p.masked(x, &[last], if largest { Neutral::Lowest } else { Neutral::Last })?;
             let results = p.b.op_multi(p.graphs[0].node(id).op.clone(), [new])?;
             let mut axes = p.state(x).axes.clone();
@@ -76,7 +78,7 @@ pub(super) fn apply(p: &mut Pass<'_>, id: NodeId) -> Ruled {
 }
 
 fn plain(axis: &Axis) -> Result<(), Stop> {
-    if axis.is_partial() && axis.0.len() > 1 { Err(Stop::Refused("a scan over an axis that was merged from others")) } else { Ok(()) }
+    if axis.is_partial() && axis.0.len() > 1 { Err(Stop::Refused("positions in an axis that was merged from others")) } else { Ok(()) }
 }
 
 /// The state after `axes` are dropped. Sums of zeros are zero.
