@@ -107,8 +107,11 @@ def test_random_programs(seed: int) -> None:
     for i in range(4):
         n, m = rng.randint(9, 30), rng.randint(9, 30)
         x = torch.randn(BATCH, n, m, generator=torch.Generator().manual_seed(seed * 10 + i))
-        for found, expected in zip(run(x), f(x), strict=True):
-            torch.testing.assert_close(found, expected, rtol=1e-3, atol=5e-4, msg=lambda m, n=n: f"{names} at {n}, {ladder}: {m}")
+        for found, expected, exact in zip(run(x), f(x), f(x.double()), strict=True):
+            # Sums that cancel are far from float64 in eager too: then ours must not be further.
+            if (found - exact).abs().max() <= (expected - exact).abs().max():
+                continue
+            torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-4, msg=lambda m, n=n: f"{names} at {n}, {ladder}: {m}")
 
 
 def test_most_programs_run_in_buckets() -> None:

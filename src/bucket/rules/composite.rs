@@ -1,6 +1,5 @@
 //! Composites: each states what it needs as a whole.
 
-use clutch_graph::op::AttentionAttrs;
 use clutch_graph::{NodeId, Op, ValueId};
 use smallvec::{SmallVec, smallvec};
 
@@ -23,7 +22,7 @@ pub(super) fn apply(p: &mut Pass<'_>, id: NodeId) -> Ruled {
         }
         Op::LayerNorm { axes, .. } => normalized(p, id, &xs, axes),
         Op::RmsNorm { .. } => normalized(p, id, &xs, 1),
-        Op::Attention(attributes) => attention(p, id, &xs, &attributes),
+        Op::Attention(_) => attention(p, id, &xs),
         Op::AttentionBackward(_) => attention_backward(p, id, &xs),
         _ => Err(Stop::Refused("no rule")),
     }
@@ -103,9 +102,8 @@ fn key_mask(p: &mut Pass<'_>, r: &Roles, k: ValueId, mask: Option<ValueId>) -> R
     p.masked_with(value, &axes, &[last], hidden).map(Some)
 }
 
-fn attention(p: &mut Pass<'_>, id: NodeId, xs: &[ValueId], attributes: &AttentionAttrs) -> Ruled {
+fn attention(p: &mut Pass<'_>, id: NodeId, xs: &[ValueId]) -> Ruled {
     let r = roles(p, xs[0], xs[1], xs[2])?;
-    let _ = attributes;
     let mut new: SmallVec<[ValueId; 4]> =
         smallvec![p.value(xs[0]), p.masked(xs[1], &[r.query], Neutral::Zero)?, p.masked(xs[2], &[r.query], Neutral::Zero)?];
     new.extend(key_mask(p, &r, xs[1], xs.get(3).copied())?);
