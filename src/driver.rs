@@ -246,8 +246,9 @@ struct Build<'a> {
 
 impl Build<'_> {
     fn finish(mut self, program: &Program, lowered: Lowered, key: KeyRecord) -> Result<Artifact, BuildError> {
-        let Lowered { mut graph, sources, sinks, mutations, .. } = lowered;
-        if self.config.donate {
+        let Lowered { mut graph, sources, sinks, mutations, assertions, .. } = lowered;
+        // A failed assertion leaves the inputs as they were.
+        if self.config.donate && assertions.is_empty() {
             graph.aliases = aliases(&sources, &mutations);
         }
         self.report.nodes.0 = graph.nodes().len();
@@ -286,6 +287,7 @@ impl Build<'_> {
             mutation_orders: mutations.iter().map(|(input, _)| order_of(&sources, *input)).collect(),
             sinks,
             mutations,
+            assertions,
             donated: split.main.aliases.iter().map(|a| (a.parameter, a.output)).collect(),
             inputs: program.inputs.len(),
         };

@@ -34,6 +34,8 @@ pub struct Recipe {
     pub sinks: Vec<Sink>,
     /// Written-back placeholders: (placeholder, main output).
     pub mutations: Vec<(usize, usize)>,
+    /// Main outputs that must be true, and what to say when one is not.
+    pub assertions: Vec<(usize, String)>,
     /// Donated arguments: (main argument, main output that takes over its memory).
     pub donated: Vec<(usize, usize)>,
     /// Number of placeholders of the FX graph.

@@ -11,7 +11,8 @@ type TypeBytes = (u8, Vec<i64>);
 type ArgumentBytes = (u8, u64, Vec<u64>, TypeBytes, bool);
 type InterfaceBytes = (Vec<ArgumentBytes>, Vec<TypeBytes>);
 type SinkBytes = (u8, i64, Vec<u64>, Vec<i64>, i64);
-type RecipeBytes = (InterfaceBytes, Option<InterfaceBytes>, Vec<SinkBytes>, Vec<(u64, u64)>, Vec<(u64, u64)>, u64, Vec<Vec<u64>>);
+type RecipeBytes =
+    (InterfaceBytes, Option<InterfaceBytes>, Vec<SinkBytes>, Vec<(u64, u64)>, Vec<(u64, u64)>, u64, Vec<Vec<u64>>, Vec<(u64, String)>);
 
 /// The bytes are not those of a recipe. Cache entries are verified, so this means another version wrote them.
 #[derive(Debug, thiserror::Error)]
@@ -28,6 +29,7 @@ pub fn encode(recipe: &Recipe) -> Vec<u8> {
         recipe.donated.iter().map(|&(i, o)| (i as u64, o as u64)).collect(),
         recipe.inputs as u64,
         recipe.mutation_orders.iter().map(order_bytes).collect(),
+        recipe.assertions.iter().map(|(o, message)| (*o as u64, message.clone())).collect(),
     );
     bincode::encode_to_vec(wire, bincode::config::standard()).expect("plain vectors and numbers always encode")
 }
@@ -38,7 +40,7 @@ pub fn encode(recipe: &Recipe) -> Vec<u8> {
 /// When the bytes hold anything else.
 pub fn decode(bytes: &[u8]) -> Result<Recipe, RecipeError> {
     let config = bincode::config::standard().with_limit::<{ 64 << 20 }>();
-    let ((main, weights, sinks, mutations, donated, inputs, orders), read): (RecipeBytes, usize) =
+    let ((main, weights, sinks, mutations, donated, inputs, orders, assertions), read): (RecipeBytes, usize) =
         bincode::decode_from_slice(bytes, config).map_err(|_| RecipeError)?;
     if read != bytes.len() {
         return Err(RecipeError);
@@ -51,6 +53,7 @@ pub fn decode(bytes: &[u8]) -> Result<Recipe, RecipeError> {
         donated: donated.into_iter().map(|(i, o)| (i as usize, o as usize)).collect(),
         inputs: inputs as usize,
         mutation_orders: orders.into_iter().map(order).collect(),
+        assertions: assertions.into_iter().map(|(o, message)| (o as usize, message)).collect(),
     })
 }
 
@@ -168,6 +171,7 @@ mod tests {
                 Sink::View { base: ViewBase::Output(3), dims: smallvec::smallvec![2, 3], strides: smallvec::smallvec![1, 2], offset: 5 },
             ],
             mutations: vec![(1, 0)],
+            assertions: vec![(2, "lengths must be positive".to_owned())],
             donated: vec![(0, 1)],
             inputs: 4,
             mutation_orders: vec![order],

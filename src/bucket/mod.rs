@@ -131,7 +131,8 @@ fn between(
         inputs: masked.inputs,
         outputs: masked.outputs,
     };
-    let lowered = Lowered { graph: masked.graph, sources, sinks: top.sinks, mutations: top.mutations, unsupported: Vec::new() };
+    let Lowered { sinks, mutations, assertions, .. } = top;
+    let lowered = Lowered { graph: masked.graph, sources, sinks, mutations, assertions, unsupported: Vec::new() };
     Ok(Bucketed { lowered, template, masks: masked.masks })
 }
 

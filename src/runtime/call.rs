@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use clutch_graph::TensorType;
 use clutch_pjrt::{Buffer, ExecuteScratch, LoadedExecutable};
+use pyo3::exceptions::PyRuntimeError;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyList;
@@ -191,6 +192,11 @@ impl Runner {
         let take = |outputs: &mut SmallVec<[Option<Buffer>; 8]>, index: usize| {
             outputs.get_mut(index).and_then(Option::take).ok_or_else(|| errors::internal(format!("the program has no output {index}")))
         };
+        for (output, message) in &recipe.assertions {
+            if !is_true(py, &take(&mut outputs, *output)?)? {
+                return Err(PyRuntimeError::new_err(message.clone()));
+            }
+        }
         let mutated = PyList::empty(py);
         for ((input, output), order) in recipe.mutations.iter().zip(&recipe.mutation_orders) {
             let tensor = &inputs.args[*input];
@@ -232,6 +238,12 @@ impl Runner {
         }
         Ok(list)
     }
+}
+
+/// The value of a `Pred` scalar.
+fn is_true(py: Python<'_>, buffer: &Buffer) -> PyResult<bool> {
+    let bytes = buffer.to_vec().map_err(|e| errors::plugin(py, &e))?;
+    Ok(bytes.first().is_some_and(|&b| b != 0))
 }
 
 /// The tensor an argument is made from; `None` when it is made from none.

@@ -79,6 +79,8 @@ pub struct Lowered {
     pub sinks: Vec<Sink>,
     /// Written-back placeholders: (placeholder number, graph output with the new contents in the placeholder's memory order).
     pub mutations: Vec<(usize, usize)>,
+    /// Assertions on contents: (graph output, a `Pred` scalar that must be true; what to say when it is not).
+    pub assertions: Vec<(usize, String)>,
     /// Calls that could not be lowered.
     pub unsupported: Vec<Unsupported>,
 }
@@ -96,6 +98,7 @@ pub struct Lowering<'p> {
     nodes: Vec<Outputs>,
     sources: Vec<Source>,
     mutations: Vec<(usize, ValueId)>,
+    assertions: Vec<(ValueId, String)>,
     seed: Option<ValueId>,
     draws: u32,
 }
@@ -187,6 +190,11 @@ impl<'p> Lowering<'p> {
         self.mutations.retain(|(n, _)| *n != i);
         self.mutations.push((i, value));
         Ok(())
+    }
+
+    /// Records that the `Pred` scalar `holds` must be true; a call where it is not raises with `message`.
+    pub fn assert(&mut self, holds: ValueId, message: String) {
+        self.assertions.push((holds, message));
     }
 
     fn add_inputs(&mut self) -> Result<(), LowerError> {
@@ -290,7 +298,12 @@ impl<'p> Lowering<'p> {
                 _ => Sink::None,
             });
         }
-        Ok(Lowered { graph: self.b.finish(outputs), sources: self.sources, sinks, mutations, unsupported })
+        let mut assertions = Vec::new();
+        for (holds, message) in std::mem::take(&mut self.assertions) {
+            assertions.push((outputs.len(), message));
+            outputs.push(holds);
+        }
+        Ok(Lowered { graph: self.b.finish(outputs), sources: self.sources, sinks, mutations, assertions, unsupported })
     }
 
     /// Whether a view's base comes out of the program with the strides that PyTorch's has, and with element number `end` of its memory.
@@ -336,6 +349,7 @@ pub fn lower(program: &Program, symbols: &[i64], options: LowerOptions) -> Resul
         nodes: Vec::with_capacity(program.nodes.len()),
         sources: Vec::new(),
         mutations: Vec::new(),
+        assertions: Vec::new(),
         seed: None,
         draws: 0,
     };

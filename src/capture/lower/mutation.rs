@@ -1,5 +1,7 @@
 //! Writes to inputs, overwriting values, and assertions.
 
+use clutch_graph::DType;
+
 use super::cast::as_result;
 use super::helpers::{operand, place};
 use super::table::Family;
@@ -13,8 +15,8 @@ pub const OPS: Family = &[
     ("aten.fill.Scalar", fill),
     ("aten.fill.Tensor", fill),
     ("aten._assert_tensor_metadata.default", nothing),
-    ("aten._assert_async.default", nothing),
-    ("aten._assert_async.msg", nothing),
+    ("aten._assert_async.default", assert_async),
+    ("aten._assert_async.msg", assert_async),
 ];
 
 /// Functional graphs write to inputs at their end only: the input takes on the value.
@@ -38,8 +40,23 @@ fn fill(l: &mut Lowering<'_>, c: &Call<'_>) -> Result<Outputs, LowerError> {
     one(place(l, value, dtype, &dims)?)
 }
 
-/// Capture has checked assertions on types and sizes. Assertions on contents are not checked on the device: like indices out of range,
-/// what they forbid gives unspecified values.
+/// The host reads the condition after the program has run, before any result or write is seen.
+fn assert_async(l: &mut Lowering<'_>, c: &Call<'_>) -> Result<Outputs, LowerError> {
+    let condition = c.tensor(l, 0, "self")?;
+    if l.b.ty(condition).numel() != 1 {
+        return Err(LowerError::unsupported("it asserts a tensor that is not one value"));
+    }
+    let scalar = l.b.reshape(condition, &[])?;
+    let holds = l.b.convert(scalar, DType::Pred)?;
+    let message = match c.arg(1, "assert_msg") {
+        Some(Arg::Str(message)) => message.clone(),
+        _ => "Expected Tensor with single nonzero value, but got zero".to_owned(),
+    };
+    l.assert(holds, message);
+    Ok(Outputs::new())
+}
+
+/// Capture has checked assertions on types and sizes.
 fn nothing(_: &mut Lowering<'_>, _: &Call<'_>) -> Result<Outputs, LowerError> {
     Ok(Outputs::new())
 }
