@@ -7,6 +7,7 @@ pub mod driver;
 pub mod dump;
 pub mod emit;
 pub mod graph_entry;
+pub mod host;
 pub mod keys;
 pub mod metrics;
 #[cfg(feature = "python")]

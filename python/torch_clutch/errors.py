@@ -27,6 +27,10 @@ class DeviceError(ClutchError):
     """The device that a program needs is not here, or a tensor is on the wrong one."""
 
 
+class SizeError(ClutchError, ValueError):
+    """The sizes of the arguments of a call contradict one another or what was captured."""
+
+
 class UnsupportedError(ClutchError, NotImplementedError):
     """The graph holds operators or tensors that cannot be compiled.
 

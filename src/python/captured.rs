@@ -6,13 +6,13 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList};
 
 use super::errors;
-use super::graph::{Reading, Symbols, declared_maxima, readings, solve, symbols_of, unsupported};
+use super::graph::{declared_maxima, solve, unsupported};
 use super::served::Buckets;
 use super::settings::Settings;
 use crate::bucket::bind::Binding;
 use crate::bucket::bucket;
 use crate::capture::canonical::canonical_bytes;
-use crate::capture::expr::ExprId;
+
 use crate::capture::lower::lower;
 use crate::capture::program::{Arg, Meta, Program, ValueRef};
 use crate::capture::read::read_program;
@@ -20,6 +20,7 @@ use crate::capture::walk::walk;
 use crate::driver::{Built, build, build_bucket};
 use crate::graph_entry::GraphEntry;
 use crate::runtime::dlpack::Exchange;
+use crate::runtime::sizes::{SymbolSolver, Symbols};
 
 /// An FX graph that was captured and not compiled.
 #[pyclass(frozen, module = "torch_clutch._clutch")]
@@ -27,7 +28,7 @@ pub struct Captured {
     program: Program,
     largest: Vec<Option<i64>>,
     constants: Vec<Option<Py<PyAny>>>,
-    readings: Vec<(ExprId, Reading)>,
+    sizes: SymbolSolver,
     exchange: Exchange,
 }
 
@@ -42,9 +43,9 @@ pub fn capture(py: Python<'_>, gm: &Bound<'_, PyAny>, static_inputs: Vec<usize>,
             return Err(unsupported(py, &lowered.unsupported)?);
         }
     }
-    let readings = readings(&walked.program);
+    let sizes = SymbolSolver::of(&walked.program);
     let largest = declared_maxima(&walked);
-    Ok(Captured { largest, program: walked.program, constants: walked.constants, readings, exchange: Exchange::get(py)? })
+    Ok(Captured { largest, program: walked.program, constants: walked.constants, sizes, exchange: Exchange::get(py)? })
 }
 
 #[pymethods]
@@ -61,7 +62,7 @@ impl Captured {
 
     /// The symbols' values that a call with these arguments gives.
     fn symbols(&self, args: Vec<Bound<'_, PyAny>>) -> PyResult<Vec<i64>> {
-        Ok(symbols_of(&self.program, &self.readings, &self.exchange, &args)?.to_vec())
+        Ok(self.sizes.symbols(&self.program, &self.exchange, &args)?.to_vec())
     }
 
     /// What a call would give: for each result None, an integer, the argument or constant itself, or (sizes, strides) of a new tensor.

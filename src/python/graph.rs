@@ -15,9 +15,9 @@ use super::settings::Settings;
 use crate::bucket::Bucketed;
 use crate::bucket::bind::Binding;
 use crate::capture::canonical::canonical_bytes;
-use crate::capture::expr::{ExprId, Size};
+use crate::capture::expr::ExprId;
 use crate::capture::lower::{Unsupported, lower};
-use crate::capture::program::{Meta, Program};
+use crate::capture::program::Program;
 use crate::capture::walk::{Walked, walk};
 use crate::compile::Code;
 use crate::driver::{Artifact, BuildError, Built, Config, build, build_bucket, explain};
@@ -25,21 +25,10 @@ use crate::metrics::{METRICS, count, time};
 use crate::runtime::call::{Context, Runner};
 use crate::runtime::device::Device;
 use crate::runtime::dlpack::Exchange;
-
-/// Values of the symbols, by number.
-pub(super) type Symbols = SmallVec<[i64; 4]>;
+use crate::runtime::sizes::{SymbolSolver, Symbols};
 
 /// A size to lower with where the true one depends on data.
 const PROBE: i64 = 12;
-
-/// Where the value of a size expression is read on a call.
-#[derive(Clone, Copy)]
-pub(super) enum Reading {
-    /// The integer argument itself.
-    Argument(usize),
-    /// A size of a tensor argument.
-    Axis(usize, usize),
-}
 
 /// A compiled FX graph. Calling it with the list of arguments runs it, and empties the list.
 #[pyclass(frozen, module = "torch_clutch._clutch")]
@@ -50,7 +39,7 @@ pub struct CompiledGraph {
     device: Device,
     store: Option<Store>,
     context: Context,
-    readings: Vec<(ExprId, Reading)>,
+    sizes: SymbolSolver,
     /// Placeholders whose conjugation or negation may be pending.
     lazy: Vec<usize>,
     only: OnceLock<Arc<Runner>>,
@@ -76,7 +65,7 @@ pub fn compile(py: Python<'_>, gm: &Bound<'_, PyAny>, static_inputs: Vec<usize>,
         draw_seed: helpers.getattr("draw_seed")?.unbind(),
         increment_version: helpers.getattr("increment_version")?.unbind(),
     };
-    let readings = readings(&walked.program);
+    let sizes = SymbolSolver::of(&walked.program);
     let lazy = walked.program.inputs.iter().enumerate().filter(|(_, input)| input.is_lazy).map(|(i, _)| i).collect();
     let largest = declared_maxima(&walked);
     let graph = CompiledGraph {
@@ -86,7 +75,7 @@ pub fn compile(py: Python<'_>, gm: &Bound<'_, PyAny>, static_inputs: Vec<usize>,
         device,
         store: settings.store(),
         context,
-        readings,
+        sizes,
         lazy,
         only: OnceLock::new(),
         buckets: Buckets::new(settings.ladder(py)?, largest),
@@ -120,51 +109,11 @@ pub(super) fn declared_maxima(walked: &Walked) -> Vec<Option<i64>> {
     walked.program.exprs.symbols().iter().map(range).collect()
 }
 
-/// Where each size expression of the inputs is read.
-pub(super) fn readings(program: &Program) -> Vec<(ExprId, Reading)> {
-    let mut found = Vec::new();
-    for (i, input) in program.inputs.iter().enumerate() {
-        match &input.meta {
-            Meta::Int(Size::Expr(id)) => found.push((*id, Reading::Argument(i))),
-            Meta::Tensor(t) => {
-                for (axis, size) in t.shape.iter().enumerate() {
-                    if let Size::Expr(id) = size {
-                        found.push((*id, Reading::Axis(i, axis)));
-                    }
-                }
-            }
-            _ => {}
-        }
-    }
-    found
-}
-
 /// The symbols' values from equations; `None` when one stays unknown.
 pub(super) fn solve(program: &Program, equations: &[(ExprId, i64)]) -> Option<Symbols> {
     let mut known = vec![None; program.exprs.symbols().len()];
     program.exprs.solve(equations, &mut known);
     known.into_iter().collect()
-}
-
-/// The symbols' values that the arguments of a call give.
-pub(super) fn symbols_of(
-    program: &Program,
-    readings: &[(ExprId, Reading)],
-    exchange: &Exchange,
-    args: &[Bound<'_, PyAny>],
-) -> PyResult<Symbols> {
-    let mut equations: SmallVec<[(ExprId, i64); 16]> = SmallVec::new();
-    for &(expr, reading) in readings {
-        let value = match reading {
-            Reading::Argument(i) => args[i].extract::<i64>()?,
-            Reading::Axis(i, axis) => {
-                let view = exchange.view(&args[i])?;
-                *view.dims().get(axis).ok_or_else(|| errors::internal(format!("argument {i} has no axis {axis}")))?
-            }
-        };
-        equations.push((expr, value));
-    }
-    solve(program, &equations).ok_or_else(|| errors::internal("the sizes of the arguments do not determine all symbols".to_owned()))
 }
 
 /// UnsupportedError that names nodes whose results have sizes that depend on data.
@@ -275,7 +224,7 @@ impl CompiledGraph {
         let runner = match self.only.get() {
             Some(runner) => runner.clone(),
             None => {
-                let symbols = symbols_of(&self.program, &self.readings, &self.context.exchange, &items)?;
+                let symbols = self.sizes.symbols(&self.program, &self.context.exchange, &items)?;
                 let served = self.serve(py, &symbols)?;
                 let served = self.admit(py, &symbols, served, &items)?;
                 if symbols.is_empty() {

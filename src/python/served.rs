@@ -5,13 +5,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use rustc_hash::FxHashMap;
 
-use super::graph::Symbols;
 use crate::bucket::bind::Binding;
 use crate::bucket::ladder::{Ladder, SMALLEST};
 use crate::bucket::{BucketError, Bucketed, Template, bucket};
 use crate::capture::lower::LowerOptions;
 use crate::capture::program::Program;
 use crate::runtime::call::Runner;
+use crate::runtime::sizes::Symbols;
 
 /// A compiled program, and what binds it to the true sizes of a call when it serves several.
 #[derive(Clone)]

@@ -10,15 +10,12 @@ use pyo3::prelude::*;
 use smallvec::SmallVec;
 
 use super::call::Context;
-use super::dlpack::{DlTensor, Retained};
-use super::pack;
+use super::dlpack::{DlTensor, Retained, element_code};
+use super::pack::{self, ALIGNMENT, Line};
 use crate::bucket::bind::{Binding, Placed};
 use crate::capture::lower::Source;
 use crate::metrics::{METRICS, count, count_n};
 use crate::python::errors;
-
-/// Alignment in bytes at which CPU plugins read host memory in place.
-pub(super) const ALIGNMENT: usize = 64;
 
 /// The contents of an argument on the device, and what they were made from.
 #[derive(Default)]
@@ -30,6 +27,10 @@ pub(super) struct Slot {
     pub(super) version: u64,
     /// Digest of a few elements: notices writes that PyTorch does not count, such as through `.data`.
     pub(super) sample: u64,
+    /// Memory that `buffer` reads when `staged`, laid out as the program expects; kept between calls.
+    pub(super) staging: Vec<Line>,
+    /// The buffer reads the slot's own memory.
+    pub(super) staged: bool,
     /// Keeps a copied tensor's storage, so that its address cannot be given to another tensor.
     pub(super) retained: Option<Retained>,
 }
@@ -157,13 +158,32 @@ pub(super) fn upload_padded(
         // NaN in every float type, -1 in every integer type.
         (true, _) => 0xff,
     };
-    let mut bytes = vec![fill; ty.byte_size()];
+    // What was left in padded lanes by an earlier call is as good as anything else: the program masks them where they matter.
+    let lines = ty.byte_size().div_ceil(ALIGNMENT);
+    if slot.staging.len() != lines {
+        (slot.buffer, slot.staged) = (None, false);
+        slot.staging = vec![Line([fill; ALIGNMENT]); lines];
+    } else if poison_padding() {
+        slot.staging.fill(Line([fill; ALIGNMENT]));
+    }
+    let target: *mut u8 = slot.staging.as_mut_ptr().cast();
     let (from, to) = (placed.strides(&stored_strides(&view, order)), row_major_strides(&placed.padded));
-    // SAFETY: the tensor's own sizes and strides; the parts lie in the target, which is new.
-    unsafe { pack::copy(view.start().cast(), bytes.as_mut_ptr(), &placed.parts, &from, &to, ty.dtype.size()) };
+    // SAFETY: the tensor's own sizes and strides; the parts lie in the target, which is the slot's own.
+    unsafe { pack::copy(view.start().cast(), target, &placed.parts, &from, &to, ty.dtype.size()) };
     count_n(&METRICS.pad_elements, (ty.numel() - small.numel()) as u64);
-    let made = Buffer::from_host(client.default_device(), &bytes, &ty.dims, element_type(ty.dtype), CopySemantics::DuringCall);
-    *slot = Slot { buffer: Some(made.map_err(|e| errors::plugin(tensor.py(), &e))?), ..Slot::default() };
+    let (device, element, in_place) = (client.default_device(), element_type(ty.dtype), client_is_cpu(client) && lines > 0);
+    if !(slot.staged && in_place) || slot.buffer.is_none() {
+        let made = if in_place {
+            // SAFETY: aligned memory of this type that the slot frees after the buffer; it is written between executions only.
+            unsafe { Buffer::from_host_zero_copy(device, target, &ty.dims, element) }
+        } else {
+            // SAFETY: the slot's own memory holds this many bytes.
+            let bytes = unsafe { std::slice::from_raw_parts(target, ty.byte_size()) };
+            Buffer::from_host(device, bytes, &ty.dims, element, CopySemantics::DuringCall)
+        };
+        slot.buffer = Some(made.map_err(|e| errors::plugin(tensor.py(), &e))?);
+    }
+    (slot.staged, slot.address, slot.in_place, slot.retained) = (true, 0, false, None);
     Ok(())
 }
 
@@ -226,7 +246,7 @@ pub(super) fn upload(
         Buffer::from_host(device, &bytes, &ty.dims, element, CopySemantics::DuringCall)
     };
     slot.buffer = Some(buffer.map_err(|e| errors::plugin(py, &e))?);
-    (slot.address, slot.in_place) = (address, in_place);
+    (slot.address, slot.in_place, slot.staged) = (address, in_place, false);
     if counted {
         (slot.version, slot.sample) = (version(tensor)?, sample(&view));
         slot.retained = Some(context.exchange.retain(&tensor.call_method0(intern!(py, "detach"))?)?);
@@ -256,7 +276,7 @@ pub(super) fn client_is_cpu(client: &Client) -> bool {
 pub(super) fn check(view: &DlTensor, ty: &TensorType, order: &[usize]) -> PyResult<()> {
     let dims = view.dims();
     let same = dims.len() == order.len() && order.iter().zip(&ty.dims).all(|(&a, &d)| dims[a] == d);
-    if !same || view.dtype() != Some(ty.dtype) {
+    if !same || element_code(ty.dtype) != (view.code, view.bits) {
         return Err(errors::internal(format!("an argument of sizes {dims:?} was given where {ty} (axes {order:?}) was captured")));
     }
     if !view.on_cpu() {

@@ -10,3 +10,5 @@ mod inputs;
 #[cfg(feature = "python")]
 mod outputs;
 pub mod pack;
+#[cfg(feature = "python")]
+pub mod sizes;

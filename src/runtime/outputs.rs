@@ -10,8 +10,8 @@ use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
 use super::call::Context;
-use super::inputs::{ALIGNMENT, check, client_is_cpu, fits, stored_strides};
-use super::pack;
+use super::inputs::{check, client_is_cpu, fits, stored_strides};
+use super::pack::{self, Line};
 use crate::bucket::bind::Placed;
 use crate::capture::layout::inverse_order;
 use crate::python::errors;
@@ -131,15 +131,4 @@ fn true_part<'py>(
     }
     // SAFETY: the vector's memory is dense, does not move with the vector, and is owned by the tensor.
     unsafe { context.exchange.tensor(py, target.cast(), ty.dtype, &logical, &strides, copy) }
-}
-
-/// Memory at the alignment that plugins read in place.
-#[derive(Clone, Copy)]
-#[repr(C, align(64))]
-struct Line([u8; ALIGNMENT]);
-
-impl Default for Line {
-    fn default() -> Self {
-        Line([0; ALIGNMENT])
-    }
 }

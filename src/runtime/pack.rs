@@ -2,6 +2,20 @@
 
 use clutch_graph::types::row_major_strides;
 
+/// Alignment in bytes at which CPU plugins read host memory in place.
+pub const ALIGNMENT: usize = 64;
+
+/// Memory at that alignment.
+#[derive(Clone, Copy)]
+#[repr(C, align(64))]
+pub struct Line(pub [u8; ALIGNMENT]);
+
+impl Default for Line {
+    fn default() -> Self {
+        Line([0; ALIGNMENT])
+    }
+}
+
 /// Copies a strided array to dense row-major bytes.
 ///
 /// # Safety
