@@ -81,6 +81,9 @@ pub fn compile(hlo: &[u8], device: &Device, store: Option<&Store>, label: &str) 
         }
         count(&METRICS.executable_misses);
     }
+    if crate::strict::is_on() {
+        return Err(BuildError::Strict);
+    }
     let start = Instant::now();
     let code = match device {
         Device::Here(client) => Code::Loaded(client.compile(hlo, ProgramFormat::Hlo, &options)?),

@@ -64,6 +64,9 @@ pub enum BuildError {
     /// A fault of the compiler in emission, or a type that the target lacks.
     #[error(transparent)]
     Emit(#[from] EmitError),
+    /// A program that is not ready is wanted while [`crate::strict`] forbids it.
+    #[error("a new program would have to be compiled inside torch_clutch.strict()")]
+    Strict,
     /// The plugin refused.
     #[error(transparent)]
     Plugin(#[from] clutch_pjrt::Error),

@@ -16,4 +16,5 @@ pub mod recipe;
 pub mod recipe_codec;
 pub mod runtime;
 pub mod saved;
+pub mod strict;
 pub mod target;

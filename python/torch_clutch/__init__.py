@@ -25,6 +25,7 @@ from .options import Options
 
 if TYPE_CHECKING:
     from .saved import load, save
+    from .strictness import strict
 
 __all__ = [
     "CacheError",
@@ -47,10 +48,11 @@ __all__ = [
     "metrics",
     "reset_metrics",
     "save",
+    "strict",
 ]
 
-_LAZY = {"save": "saved", "load": "saved"}
-_SUBMODULES = frozenset({"backend", "inspection", "partition", "saved", "warmup"})
+_LAZY = {"save": "saved", "load": "saved", "strict": "strictness"}
+_SUBMODULES = frozenset({"backend", "inspection", "partition", "saved", "strictness", "warmup"})
 
 
 def __getattr__(name: str) -> Any:

@@ -11,9 +11,9 @@ from torch._functorch.partitioners import min_cut_rematerialization_partition
 from torch._guards import TracingContext
 from torch.utils._python_dispatch import _disable_current_modes
 
-from . import _clutch, capturing, inspection
+from . import _clutch, capturing, inspection, strictness
 from .decompositions import table
-from .errors import ClutchError, UnsupportedError, for_dynamo
+from .errors import ClutchError, StrictModeError, UnsupportedError, for_dynamo
 from .options import Options, note_once
 from .partition import compile_in_parts, whole_in_eager
 
@@ -50,21 +50,29 @@ def _compile_graph(
         if name != "name":
             note_once(f"the argument {name!r} has no effect on backend='tpu'")
     chosen = Options.read(options)
+    names = strictness.argument_names(gm)
+    arguments = strictness.signature(names, example_inputs)
     compile_graph = aot_autograd(
-        fw_compiler=_compiler(chosen, "forward"),
-        bw_compiler=_compiler(chosen, "backward"),
-        inference_compiler=_compiler(chosen, "inference"),
+        fw_compiler=_compiler(chosen, "forward", names),
+        bw_compiler=_compiler(chosen, "backward", []),
+        inference_compiler=_compiler(chosen, "inference", names),
         decompositions=table(),
         partition_fn=min_cut_rematerialization_partition,
         keep_inference_input_mutations=True,
     )
-    return compile_graph(gm, example_inputs)
+    try:
+        compiled = compile_graph(gm, example_inputs)
+    except StrictModeError as error:
+        raise strictness.explained(error, arguments) from None
+    strictness.remember(arguments)
+    return compiled
 
 
-def _compiler(options: Options, phase: str) -> Callable:
+def _compiler(options: Options, phase: str, names: list[str]) -> Callable:
     def compile_phase(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Callable:
         static = () if phase == "backward" else _static_inputs(len(example_inputs))
         settings = options.for_rust(inference=phase == "inference", keep_texts=inspection.active())
+        settings["names"] = names if len(names) == len(example_inputs) else []
         compiled = compile_fx(gm, static, settings, options, phase)
         return _as_function(compiled) if phase == "backward" else compiled
 

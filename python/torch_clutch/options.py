@@ -148,6 +148,7 @@ class Options:
             "dump_dir": self.dump_dir,
             **self.cache_settings(),
             "keep_texts": keep_texts,
+            "names": [],
         }
 
     def cache_settings(self) -> dict[str, Any]:

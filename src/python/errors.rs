@@ -43,10 +43,22 @@ pub fn plugin(py: Python<'_>, error: &clutch_pjrt::Error) -> PyErr {
     new(py, class, &format!("{error}{advice}"))
 }
 
+/// A compilation that strict mode forbids.
+pub fn strict(py: Python<'_>, what: &str) -> PyErr {
+    new(py, "StrictModeError", what)
+}
+
+/// Whether an error is one of strict mode.
+pub fn is_strict(py: Python<'_>, error: &PyErr) -> bool {
+    let class = py.import("torch_clutch.errors").and_then(|m| m.getattr("StrictModeError"));
+    class.is_ok_and(|class| error.is_instance(py, &class))
+}
+
 /// An error of the pipeline.
 pub fn build(py: Python<'_>, error: &BuildError) -> PyErr {
     match error {
         BuildError::Plugin(e) => plugin(py, e),
+        BuildError::Strict => strict(py, &error.to_string()),
         other => internal(other.to_string()),
     }
 }

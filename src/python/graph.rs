@@ -40,6 +40,8 @@ pub struct CompiledGraph {
     store: Option<Store>,
     context: Context,
     sizes: SymbolSolver,
+    /// What the user calls each argument.
+    names: Vec<String>,
     /// Placeholders whose conjugation or negation may be pending.
     lazy: Vec<usize>,
     only: OnceLock<Arc<Runner>>,
@@ -76,6 +78,7 @@ pub fn compile(py: Python<'_>, gm: &Bound<'_, PyAny>, static_inputs: Vec<usize>,
         store: settings.store(),
         context,
         sizes,
+        names: settings.names.clone(),
         lazy,
         only: OnceLock::new(),
         buckets: Buckets::new(settings.ladder(py)?, largest),
@@ -141,17 +144,49 @@ impl CompiledGraph {
         if let Some(found) = self.lock().get(symbols) {
             return Ok(found.clone());
         }
-        let served = match self.serve_bucket(py, symbols, &self.config)? {
-            Some(served) => served,
-            None => {
-                let runner = self.build_exact(py, symbols, &self.config)?;
-                if !symbols.is_empty() {
-                    count(&METRICS.bucket_exact);
-                }
-                Served { runner, binding: None }
-            }
-        };
+        let served = self.make(py, symbols).map_err(|error| match errors::is_strict(py, &error) {
+            true => errors::strict(py, &self.what_is_new(symbols)),
+            false => error,
+        })?;
         Ok(self.lock().entry(symbols.clone()).or_insert(served).clone())
+    }
+
+    fn make(&self, py: Python<'_>, symbols: &Symbols) -> PyResult<Served> {
+        if let Some(served) = self.serve_bucket(py, symbols, &self.config)? {
+            return Ok(served);
+        }
+        let runner = self.build_exact(py, symbols, &self.config)?;
+        if !symbols.is_empty() {
+            count(&METRICS.bucket_exact);
+        }
+        Ok(Served { runner, binding: None })
+    }
+
+    /// For strict mode: the arguments whose sizes no compiled program serves, and the sizes that are served.
+    fn what_is_new(&self, symbols: &Symbols) -> String {
+        let bucket = |symbols: &Symbols| self.buckets.choose(symbols).unwrap_or_else(|| symbols.clone());
+        let mut ready: Vec<Symbols> = self.lock().keys().map(bucket).collect();
+        ready.sort();
+        ready.dedup();
+        if ready.is_empty() || symbols.is_empty() {
+            return BuildError::Strict.to_string();
+        }
+        let wanted = bucket(symbols);
+        let mut news: Vec<String> = Vec::new();
+        for (symbol, &size) in wanted.iter().enumerate() {
+            let mut known: Vec<i64> = ready.iter().map(|r| r[symbol]).collect();
+            known.sort_unstable();
+            known.dedup();
+            if !known.contains(&size) {
+                let place = self.sizes.origin(symbol as u32, &self.names);
+                news.push(format!("{place} is {} (bucket {size}), compiled so far: {known:?}", symbols[symbol]));
+            }
+        }
+        if news.is_empty() {
+            let places: Vec<String> = (0..wanted.len()).map(|s| self.sizes.origin(s as u32, &self.names)).collect();
+            news.push(format!("this combination of {}: {:?} (buckets {:?})", places.join(" and "), symbols.as_slice(), wanted.as_slice()));
+        }
+        format!("{}: {}", BuildError::Strict, news.join("; "))
     }
 
     fn lock(&self) -> MutexGuard<'_, FxHashMap<Symbols, Served>> {

@@ -58,6 +58,18 @@ fn tpu_attached() -> bool {
     crate::runtime::device::tpu_attached()
 }
 
+/// Forbids new compilations until [`leave_strict`].
+#[pyfunction]
+fn enter_strict() {
+    crate::strict::enter();
+}
+
+/// Undoes one [`enter_strict`].
+#[pyfunction]
+fn leave_strict() {
+    crate::strict::leave();
+}
+
 /// Names of all operators with a lowering.
 #[pyfunction]
 fn supported_operators() -> Vec<&'static str> {
@@ -77,6 +89,8 @@ fn _clutch(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(check_target, m)?)?;
     m.add_function(wrap_pyfunction!(check_ladder, m)?)?;
     m.add_function(wrap_pyfunction!(tpu_attached, m)?)?;
+    m.add_function(wrap_pyfunction!(enter_strict, m)?)?;
+    m.add_function(wrap_pyfunction!(leave_strict, m)?)?;
     m.add_function(wrap_pyfunction!(supported_operators, m)?)?;
     m.add_function(wrap_pyfunction!(graph::compile, m)?)?;
     m.add_function(wrap_pyfunction!(settings::device_info, m)?)?;

@@ -37,6 +37,8 @@ pub struct Settings {
     cache_dir: Option<PathBuf>,
     cache_bytes: u64,
     cache_shared: Vec<PathBuf>,
+    /// What the user calls each argument, for messages; empty when not known.
+    pub(super) names: Vec<String>,
 }
 
 impl Settings {

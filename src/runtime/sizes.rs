@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 use super::dlpack::{DlTensor, Exchange};
 use crate::capture::expr::Size;
 use crate::capture::program::Program;
-use crate::host::plan::{Place, Plan};
+use crate::host::plan::{Place, Plan, Step};
 use crate::host::{Contradiction, Sizes, Solver};
 use crate::python::errors;
 
@@ -30,6 +30,19 @@ impl SymbolSolver {
             Some(plan) if plan.steps.is_empty() => SymbolSolver::Static,
             Some(plan) => SymbolSolver::Plan(Box::new(Solver::new(plan, &program.exprs))),
             None => SymbolSolver::Undetermined,
+        }
+    }
+
+    /// Where a symbol comes from, in words; `names` is what the user calls each argument.
+    pub fn origin(&self, symbol: u32, names: &[String]) -> String {
+        let SymbolSolver::Plan(solver) = self else { return format!("size {symbol}") };
+        let plan = solver.plan();
+        let found = plan.steps.iter().find(|s| matches!(s, Step::Solve { symbol: s, .. } if *s == symbol));
+        let name = |i: usize| names.get(i).cloned().unwrap_or_else(|| format!("argument {i}"));
+        match found.map(Step::place) {
+            Some(Place::Integer(i)) => name(plan.integers[i]),
+            Some(Place::Axis { tensor, axis }) => format!("axis {axis} of {}", name(plan.tensors[tensor].0)),
+            None => format!("size {symbol}"),
         }
     }
 
@@ -74,7 +87,7 @@ fn contradiction(program: &Program, plan: &Plan, sizes: Sizes<'_>, symbols: &[i6
     };
     let formula = program.exprs.display(expr).to_string();
     let wanted = match program.exprs.eval(Size::Expr(expr), symbols) {
-        Ok(value) if matches!(plan.steps[step], crate::host::plan::Step::Check { .. }) => format!("{formula} = {value}"),
+        Ok(value) if matches!(plan.steps[step], Step::Check { .. }) => format!("{formula} = {value}"),
         _ => formula,
     };
     let message =
