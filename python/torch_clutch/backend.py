@@ -15,6 +15,7 @@ from . import _clutch, capturing, inspection, strictness
 from .decompositions import table
 from .errors import ClutchError, StrictModeError, UnsupportedError, for_dynamo
 from .options import Options, note_once
+from .ladders import by_symbol
 from .partition import compile_in_parts, whole_in_eager
 
 log = logging.getLogger("torch_clutch")
@@ -52,10 +53,11 @@ def _compile_graph(
     chosen = Options.read(options)
     names = strictness.argument_names(gm)
     arguments = strictness.signature(names, example_inputs)
+    ladders = by_symbol(chosen.ladders(), names, example_inputs)
     compile_graph = aot_autograd(
-        fw_compiler=_compiler(chosen, "forward", names),
-        bw_compiler=_compiler(chosen, "backward", []),
-        inference_compiler=_compiler(chosen, "inference", names),
+        fw_compiler=_compiler(chosen, "forward", names, ladders),
+        bw_compiler=_compiler(chosen, "backward", [], ladders),
+        inference_compiler=_compiler(chosen, "inference", names, ladders),
         decompositions=table(),
         partition_fn=min_cut_rematerialization_partition,
         keep_inference_input_mutations=True,
@@ -68,10 +70,11 @@ def _compile_graph(
     return compiled
 
 
-def _compiler(options: Options, phase: str, names: list[str]) -> Callable:
+def _compiler(options: Options, phase: str, names: list[str], ladders: dict[str, str]) -> Callable:
     def compile_phase(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Callable:
         static = () if phase == "backward" else _static_inputs(len(example_inputs))
         settings = options.for_rust(inference=phase == "inference", keep_texts=inspection.active())
+        settings["ladders"] = ladders
         settings["names"] = names if len(names) == len(example_inputs) else []
         compiled = compile_fx(gm, static, settings, options, phase)
         return _as_function(compiled) if phase == "backward" else compiled

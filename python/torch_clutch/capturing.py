@@ -10,6 +10,12 @@ from . import _clutch
 from ._request import Request
 
 
+def elsewhere(settings: dict[str, Any], symbols: Sequence[str]) -> dict[str, Any]:
+    """The settings for compiling a program's bytes, in which symbols have numbers instead of names."""
+    named = settings["ladders"]
+    return {**settings, "ladders": {f"#{i}": named[name] for i, name in enumerate(symbols) if name in named}}
+
+
 class Capture:
     """Takes the place of the compiler: programs are kept, and calls give zeros of the right sizes."""
 
@@ -29,7 +35,8 @@ class Capture:
             symbols = captured.symbols(given)
             if tuple(symbols) not in bindings:
                 bindings.add(tuple(symbols))
-                self.requests.append(Request(phase, fx_nodes, program, symbols, captured.largest(), settings))
+                kept = elsewhere(settings, captured.symbol_names())
+                self.requests.append(Request(phase, fx_nodes, program, symbols, captured.largest(), kept))
             outputs = captured.outputs(symbols, given)
             return [_zeros(o, d) if isinstance(o, tuple) else o for o, d in zip(outputs, dtypes, strict=True)]
 
@@ -52,6 +59,7 @@ class Record:
         found = []
         for phase, fx_nodes, compiled, settings in self._compiled:
             program, largest, bindings = compiled.captured()
+            settings = elsewhere(settings, compiled.symbol_names())
             found += [Request(phase, fx_nodes, program, symbols, largest, settings) for symbols in bindings]
         return found
 

@@ -57,9 +57,28 @@ def _target(value: Any) -> str:
 
 
 def _ladder(value: Any) -> str:
-    text = ",".join(str(size) for size in value) if isinstance(value, list | tuple) else str(value).lower()
-    _clutch.check_ladder(text)
-    return text
+    if isinstance(value, Mapping):
+        parts = [(str(size), _ladder_text(ladder)) for size, ladder in value.items()]
+    elif isinstance(value, str) and "=" in value:
+        parts = [(size.strip(), ladder.strip()) for size, _, ladder in (part.partition("=") for part in value.split(";") if part.strip())]
+    else:
+        text = _ladder_text(value)
+        _clutch.check_ladder(text)
+        return text
+    if not parts:
+        raise ValueError("a dictionary of ladders needs at least one size, as in {'input_ids:1': [64, 128], '*': 'auto'}")
+    for size, ladder in parts:
+        if re.fullmatch(r"\*|[^\s:;=]+(:\d+)?", size) is None:
+            raise ValueError(f"{size!r} is no size; write NAME:AXIS for an axis of an argument, NAME for an integer, or *")
+        try:
+            _clutch.check_ladder(ladder)
+        except ValueError as error:
+            raise ValueError(f"the ladder of {size!r}: {error}") from None
+    return ";".join(f"{size}={ladder}" for size, ladder in parts)
+
+
+def _ladder_text(value: Any) -> str:
+    return ",".join(str(size) for size in value) if isinstance(value, list | tuple) else str(value).lower()
 
 
 def _text(value: Any) -> str | None:
@@ -86,7 +105,12 @@ class Options:
         _word("highest", "high", "medium"),
         "accuracy of float32 products; default: torch.get_float32_matmul_precision()",
     )
-    buckets: str = _option("auto", _ladder, "ladder of sizes that dynamic sizes are padded to: auto, pow2, exact, or a list of sizes")
+    buckets: str = _option(
+        "auto",
+        _ladder,
+        "ladder of sizes that dynamic sizes are padded to: auto, pow2, exact, a list of sizes, or a dictionary of these by NAME:AXIS",
+    )
+    beyond: str = _option("exact", _word("exact", "error"), "sizes beyond a list of buckets: compile them exactly, or raise SizeError")
     donate: bool = _option(True, _flag, "compute what is written to inputs (as optimizers do) into their own memory")
     fold_budget: int = _option(4096, _bytes, "largest constant, in bytes, that constant folding may create")
     cache: bool = _option(True, _flag, "keep compiled programs on disk and use them again")
@@ -141,7 +165,9 @@ class Options:
             "site_packages": site_packages(),
             "precision": self.precision or torch.get_float32_matmul_precision(),
             "inference": inference,
-            "buckets": self.buckets,
+            "buckets": self.ladders().get("*", "auto"),
+            "ladders": {},
+            "beyond": self.beyond,
             "donate": self.donate,
             "fold_budget_bytes": self.fold_budget,
             "torch_version": str(torch.__version__),
@@ -150,6 +176,12 @@ class Options:
             "keep_texts": keep_texts,
             "names": [],
         }
+
+    def ladders(self) -> dict[str, str]:
+        """The ladder of each size, by ``NAME:AXIS`` or ``NAME``; ``*`` is for all others."""
+        if "=" not in self.buckets:
+            return {"*": self.buckets}
+        return dict(part.split("=", 1) for part in self.buckets.split(";"))
 
     def cache_settings(self) -> dict[str, Any]:
         """The settings of the cache that the extension module takes."""

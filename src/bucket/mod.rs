@@ -62,7 +62,7 @@ pub enum BucketError {
 
 /// How far below the bucket the two witnesses are; the first pair at which the program can be lowered is taken, so that sizes which must be
 /// even or multiples of 8 have witnesses too.
-const WITNESSES: [(i64, i64); 3] = [(1, 3), (2, 4), (8, 16)];
+const WITNESSES: [(i64, i64); 4] = [(1, 3), (1, 2), (2, 4), (8, 16)];
 
 /// Lowers `program` for the bucket of the given sizes of its symbols.
 ///

@@ -55,6 +55,11 @@ impl Captured {
         PyBytes::new(py, &canonical_bytes(&self.program))
     }
 
+    /// The symbols' names, by number.
+    fn symbol_names(&self) -> Vec<String> {
+        self.program.exprs.symbols().to_vec()
+    }
+
     /// The declared maximum of each symbol.
     fn largest(&self) -> Vec<Option<i64>> {
         self.largest.clone()
@@ -110,7 +115,7 @@ pub fn compile_captured<'py>(
     let program = read_program(program).map_err(|e| errors::internal(e.to_string()))?;
     let start = Instant::now();
     let symbols = Symbols::from_vec(symbols);
-    let sizes = Buckets::new(settings.ladder(py)?, largest).choose(&symbols);
+    let sizes = Buckets::new(settings.ladders(py, program.exprs.symbols())?, largest).choose(&symbols);
     let options = config.lower_options();
     let (built, bucket) = py.detach(|| {
         if let Some(sizes) = sizes

@@ -42,6 +42,7 @@ pub struct CompiledGraph {
     sizes: SymbolSolver,
     /// What the user calls each argument.
     names: Vec<String>,
+    beyond_is_error: bool,
     /// Placeholders whose conjugation or negation may be pending.
     lazy: Vec<usize>,
     only: OnceLock<Arc<Runner>>,
@@ -70,6 +71,7 @@ pub fn compile(py: Python<'_>, gm: &Bound<'_, PyAny>, static_inputs: Vec<usize>,
     let sizes = SymbolSolver::of(&walked.program);
     let lazy = walked.program.inputs.iter().enumerate().filter(|(_, input)| input.is_lazy).map(|(i, _)| i).collect();
     let largest = declared_maxima(&walked);
+    let ladders = settings.ladders(py, walked.program.exprs.symbols())?;
     let graph = CompiledGraph {
         program: walked.program,
         constants: walked.constants,
@@ -79,9 +81,10 @@ pub fn compile(py: Python<'_>, gm: &Bound<'_, PyAny>, static_inputs: Vec<usize>,
         context,
         sizes,
         names: settings.names.clone(),
+        beyond_is_error: settings.beyond_is_error(),
         lazy,
         only: OnceLock::new(),
-        buckets: Buckets::new(settings.ladder(py)?, largest),
+        buckets: Buckets::new(ladders, largest),
         served: Mutex::new(FxHashMap::default()),
         last: Mutex::new(None),
     };
@@ -143,6 +146,14 @@ impl CompiledGraph {
     fn serve(&self, py: Python<'_>, symbols: &Symbols) -> PyResult<Served> {
         if let Some(found) = self.lock().get(symbols) {
             return Ok(found.clone());
+        }
+        if self.beyond_is_error
+            && let Some((symbol, last)) = self.buckets.beyond(symbols)
+        {
+            let place = self.sizes.origin(symbol as u32, &self.names);
+            let size = symbols[symbol];
+            let advice = "add a larger size to the option 'buckets', or use beyond=\"exact\" to compile such sizes as they are";
+            return Err(errors::new(py, "SizeError", &format!("{place} is {size}, beyond its largest bucket {last}; {advice}")));
         }
         let served = self.make(py, symbols).map_err(|error| match errors::is_strict(py, &error) {
             true => errors::strict(py, &self.what_is_new(symbols)),
@@ -270,6 +281,11 @@ impl CompiledGraph {
             }
         };
         runner.call(py, &self.context, &items, &self.constants, None)
+    }
+
+    /// The symbols' names, by number.
+    fn symbol_names(&self) -> Vec<String> {
+        self.program.exprs.symbols().to_vec()
     }
 
     /// The captured program, the declared maxima of its symbols, and the values that it was built for so far, for compiling it

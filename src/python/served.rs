@@ -33,15 +33,23 @@ pub struct Bucket {
 /// The choice of buckets of one captured program.
 #[derive(Default)]
 pub struct Buckets {
-    ladder: Ladder,
+    /// Of each symbol.
+    ladders: Vec<Ladder>,
     largest: Vec<Option<i64>>,
     made: Mutex<FxHashMap<Symbols, Option<Arc<Bucket>>>>,
 }
 
 impl Buckets {
-    /// Buckets by a ladder; `largest` holds the declared maximum of each symbol.
-    pub fn new(ladder: Ladder, largest: Vec<Option<i64>>) -> Self {
-        Buckets { ladder, largest, made: Mutex::default() }
+    /// Buckets by the ladder of each symbol; `largest` holds their declared maxima.
+    pub fn new(ladders: Vec<Ladder>, largest: Vec<Option<i64>>) -> Self {
+        Buckets { ladders, largest, made: Mutex::default() }
+    }
+
+    /// A symbol whose size is beyond the last bucket of its ladder, and that bucket.
+    pub fn beyond(&self, symbols: &Symbols) -> Option<(usize, i64)> {
+        let last = |ladder: &Ladder| if let Ladder::List(sizes) = ladder { sizes.last().copied() } else { None };
+        let mut lasts = self.ladders.iter().map(last).zip(symbols).enumerate();
+        lasts.find_map(|(i, (last, &size))| last.filter(|&last| size > last).map(|last| (i, last)))
     }
 
     /// The declared maximum of each symbol.
@@ -51,12 +59,13 @@ impl Buckets {
 
     /// The bucket's sizes for these sizes; `None` when they are compiled exactly.
     pub fn choose(&self, symbols: &Symbols) -> Option<Symbols> {
-        if self.ladder == Ladder::Exact {
+        if self.ladders.iter().all(|ladder| *ladder == Ladder::Exact) {
             return None;
         }
         let largest = |i: usize| self.largest.get(i).copied().flatten();
         // One size beyond a list's end makes the whole program exact.
-        let sizes: Option<Symbols> = symbols.iter().enumerate().map(|(i, &s)| self.ladder.bucket(s, largest(i))).collect();
+        let sizes: Option<Symbols> =
+            symbols.iter().zip(&self.ladders).enumerate().map(|(i, (&s, ladder))| ladder.bucket(s, largest(i))).collect();
         let sizes = sizes?;
         let small = |(&bucket, &size): (&i64, &i64)| bucket <= SMALLEST && bucket != size;
         // Sizes up to the smallest bucket are not padded.

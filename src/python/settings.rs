@@ -37,6 +37,10 @@ pub struct Settings {
     cache_dir: Option<PathBuf>,
     cache_bytes: u64,
     cache_shared: Vec<PathBuf>,
+    /// Ladders of single symbols, by name, or by number as `#0`.
+    ladders: BTreeMap<String, String>,
+    /// `exact` or `error`: what becomes of a size beyond the largest bucket of a list.
+    beyond: String,
     /// What the user calls each argument, for messages; empty when not known.
     pub(super) names: Vec<String>,
 }
@@ -60,9 +64,18 @@ impl Settings {
         }
     }
 
-    /// The ladder that the option `buckets` names.
-    pub fn ladder(&self, py: Python<'_>) -> PyResult<Ladder> {
-        Ladder::parse(&self.buckets).map_err(|e| errors::new(py, "OptionError", &format!("option 'buckets': {e}")))
+    /// The ladder of each of these symbols, from the option `buckets`.
+    pub fn ladders(&self, py: Python<'_>, symbols: &[String]) -> PyResult<Vec<Ladder>> {
+        let named = |(i, name): (usize, &String)| {
+            let text = self.ladders.get(name).or_else(|| self.ladders.get(&format!("#{i}"))).unwrap_or(&self.buckets);
+            Ladder::parse(text).map_err(|e| errors::new(py, "OptionError", &format!("option 'buckets': {e}")))
+        };
+        symbols.iter().enumerate().map(named).collect()
+    }
+
+    /// Whether a size beyond the largest bucket of a list is an error.
+    pub fn beyond_is_error(&self) -> bool {
+        self.beyond == "error"
     }
 
     /// The cache that the options name; opened once a process for each set of options.

@@ -330,3 +330,11 @@ def test_interrupt_constant():
     from torch_clutch.cli.warmup import INTERRUPTED
 
     assert INTERRUPTED == 128 + signal.SIGINT
+
+
+def test_ladders_of_single_sizes_are_warmed_up(place):
+    (place / "job.py").write_text(JOB.replace("buckets=[2, 4]", "buckets=[20, 40]"))
+    ladder = {"CLUTCH_BUCKETS": "args[0]:0=48;*=exact"}
+    clutch(place, "job.py", "--target", "cpu", **ladder)
+    warm = use(place, (20, 33, 40), train=False, **ladder)
+    assert [warm[k] for k in ("buckets", "graph_misses", "compiles")] == [1, 0, 0]
