@@ -14,8 +14,8 @@ from torch.utils._python_dispatch import _disable_current_modes
 from . import _clutch, capturing, inspection, strictness
 from .decompositions import table
 from .errors import ClutchError, StrictModeError, UnsupportedError, for_dynamo
-from .options import Options, note_once
 from .ladders import by_symbol
+from .options import Options, note_once
 from .partition import compile_in_parts, whole_in_eager
 
 log = logging.getLogger("torch_clutch")
