@@ -11,7 +11,7 @@ from torch._functorch.partitioners import min_cut_rematerialization_partition
 from torch._guards import TracingContext
 from torch.utils._python_dispatch import _disable_current_modes
 
-from . import _clutch, capturing, inspection, strictness
+from . import _clutch, capturing, inspection, recording, strictness
 from .decompositions import table
 from .errors import ClutchError, StrictModeError, UnsupportedError, for_dynamo
 from .ladders import by_symbol
@@ -77,6 +77,8 @@ def _compiler(options: Options, phase: str, names: list[str], ladders: dict[str,
         settings["ladders"] = ladders
         settings["names"] = names if len(names) == len(example_inputs) else []
         compiled = compile_fx(gm, static, settings, options, phase)
+        if settings["names"]:
+            compiled = recording.recorded(compiled, names, example_inputs)
         return _as_function(compiled) if phase == "backward" else compiled
 
     return compile_phase

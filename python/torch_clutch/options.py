@@ -194,7 +194,7 @@ class Options:
 
 
 # Variables that are no options.
-OTHER_VARIABLES = ("CLUTCH_LOG", "CLUTCH_LOG_FORMAT", "CLUTCH_POISON_PADDING", "CLUTCH_FAKE_PJRT", "CLUTCH_TEST")
+OTHER_VARIABLES = ("CLUTCH_LOG", "CLUTCH_LOG_FORMAT", "CLUTCH_RECORD_SIZES", "CLUTCH_POISON_PADDING", "CLUTCH_FAKE_PJRT", "CLUTCH_TEST")
 
 
 def _note_unknown_variables(known: Mapping[str, Any], environ: Mapping[str, str]) -> None:

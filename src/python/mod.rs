@@ -52,6 +52,13 @@ fn check_ladder(text: &str) -> PyResult<()> {
     crate::bucket::ladder::Ladder::parse(text).map(|_| ()).map_err(|e| pyo3::exceptions::PyValueError::new_err(e.to_string()))
 }
 
+/// The bucket of a size in a ladder, with no declared maximum; None beyond a list's end. Raises ValueError for what is no ladder.
+#[pyfunction]
+fn ladder_bucket(text: &str, size: i64) -> PyResult<Option<i64>> {
+    let ladder = crate::bucket::ladder::Ladder::parse(text).map_err(|e| pyo3::exceptions::PyValueError::new_err(e.to_string()))?;
+    Ok(ladder.bucket(size, None))
+}
+
 /// Whether this machine has a TPU.
 #[pyfunction]
 fn tpu_attached() -> bool {
@@ -88,6 +95,7 @@ fn _clutch(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(count_eager_parts, m)?)?;
     m.add_function(wrap_pyfunction!(check_target, m)?)?;
     m.add_function(wrap_pyfunction!(check_ladder, m)?)?;
+    m.add_function(wrap_pyfunction!(ladder_bucket, m)?)?;
     m.add_function(wrap_pyfunction!(tpu_attached, m)?)?;
     m.add_function(wrap_pyfunction!(enter_strict, m)?)?;
     m.add_function(wrap_pyfunction!(leave_strict, m)?)?;

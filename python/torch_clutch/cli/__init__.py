@@ -10,6 +10,7 @@ from .. import __version__
 from ..errors import ClutchError
 
 COMMANDS = {
+    "buckets": "Suggest ladders of buckets from the sizes that a job has.",
     "cache": "Look at the compile cache, check it, and move entries between machines.",
     "doctor": "Show plugins, versions, devices and the options in force, and run a self-test.",
     "inspect": "Run a script and print the graphs, the HLO and statistics of what it compiles.",
