@@ -21,6 +21,19 @@ def test_one_hot_refuses_labels_out_of_range(labels):
     assert torch.equal(f(valid), F.one_hot(valid, 5))
 
 
+def test_a_saved_program_refuses_labels_out_of_range(tmp_path):
+    class Labels(torch.nn.Module):
+        def forward(self, i):
+            return F.one_hot(i, 5).float().sum(0)
+
+    valid, path = torch.tensor([0, 1, 4]), tmp_path / "labels.clutch"
+    torch_clutch.save(torch.export.export(Labels(), (valid,)), path)
+    loaded = torch_clutch.load(path)
+    assert torch.equal(loaded(valid), Labels()(valid))
+    with pytest.raises(RuntimeError, match="Class values must be smaller"):
+        loaded(torch.tensor([0, 1, 5]))
+
+
 @pytest.mark.parametrize("dynamic", [False, True])
 def test_a_failed_assertion_writes_to_no_input(dynamic):
     def step(x):

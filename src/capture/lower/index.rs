@@ -323,6 +323,17 @@ fn one_hot(l: &mut Lowering<'_>, c: &Call<'_>) -> Result<Outputs, LowerError> {
     let rank = l.b.rank(x);
     let axes: Axes = (0..rank).collect();
     let x = cast(l, x, DType::S64)?;
+    let dims = l.b.dims(x);
+    let bounds = [
+        (CompareDir::Ge, 0, "Class values must be non-negative."),
+        (CompareDir::Lt, out[rank], "Class values must be smaller than num_classes."),
+    ];
+    for (direction, bound, message) in bounds {
+        let bound = filled(l, Scalar::Int(bound), DType::S64, &dims)?;
+        let inside = l.b.compare(direction, x, bound)?;
+        let all = l.b.reduce(Combiner::And, inside, &axes)?;
+        l.assert(all, message.to_owned());
+    }
     let wide = l.b.broadcast_in_dim(x, &out, &axes)?;
     let class = l.b.iota(DType::S64, &out, rank)?;
     let there = l.b.compare(CompareDir::Eq, wide, class)?;
