@@ -52,7 +52,7 @@ def _compile_graph(
             note_once(f"the argument {name!r} has no effect on backend='tpu'")
     chosen = Options.read(options)
     names = strictness.argument_names(gm)
-    arguments = strictness.signature(names, example_inputs)
+    where, arguments = strictness.place(gm), strictness.signature(names, example_inputs)
     ladders = by_symbol(chosen.ladders(), names, example_inputs)
     compile_graph = aot_autograd(
         fw_compiler=_compiler(chosen, "forward", names, ladders),
@@ -65,8 +65,8 @@ def _compile_graph(
     try:
         compiled = compile_graph(gm, example_inputs)
     except StrictModeError as error:
-        raise strictness.explained(error, arguments) from None
-    strictness.remember(arguments)
+        raise strictness.explained(error, where, arguments) from None
+    strictness.remember(where, arguments)
     return compiled
 
 

@@ -9,8 +9,8 @@ import torch
 from . import _clutch
 from .errors import StrictModeError
 
-# Names and sizes of the arguments of each Dynamo graph that was compiled, to tell what is new about another.
-_compiled: list[dict[str, str]] = []
+# For each place in the user's code: names and sizes of the arguments of each Dynamo graph that was compiled from it.
+_compiled: dict[str, list[dict[str, str]]] = {}
 
 
 @contextlib.contextmanager
@@ -41,22 +41,33 @@ def signature(names: Sequence[str], example_inputs: Sequence[Any]) -> dict[str, 
     return {name: _describe(value) for name, value in zip(names, example_inputs, strict=False)}
 
 
-def remember(arguments: dict[str, str]) -> None:
-    """Takes note of a Dynamo graph that was compiled."""
-    if arguments not in _compiled:
-        _compiled.append(arguments)
+def place(gm: torch.fx.GraphModule) -> str:
+    """Where the code of a Dynamo graph begins and ends: the same for all its sizes, another for other code."""
+    traces = [node.stack_trace for node in gm.graph.nodes if node.op not in ("placeholder", "output") and node.stack_trace]
+    return "\n".join([traces[0], traces[-1]]) if traces else ""
 
 
-def explained(error: StrictModeError, arguments: dict[str, str]) -> StrictModeError:
-    """The error with the arguments in which this graph differs from the nearest one that was compiled."""
-    alike = [known for known in _compiled if known.keys() == arguments.keys()]
+def remember(where: str, arguments: dict[str, str]) -> None:
+    """Takes note of a Dynamo graph that was compiled from the code at a `place`."""
+    known = _compiled.setdefault(where, [])
+    if arguments not in known:
+        known.append(arguments)
+
+
+def explained(error: StrictModeError, where: str, arguments: dict[str, str]) -> StrictModeError:
+    """The error with the arguments in which this graph differs from the nearest ones compiled from the same code."""
+    alike = [known for known in _compiled.get(where, []) if known.keys() == arguments.keys()]
     if not alike:
-        return StrictModeError(f"{error}: no graph with these arguments was compiled before: {_list(arguments)}")
-    nearest = min(alike, key=lambda known: sum(known[name] != arguments[name] for name in arguments))
-    differing = [name for name in arguments if arguments[name] != nearest[name]]
+        return StrictModeError(f"{error}: no graph of this code with these arguments was compiled before: {_list(arguments)}")
+    differences = [[name for name in arguments if arguments[name] != known[name]] for known in alike]
+    differing = min(differences, key=len)
     if not differing:
         return StrictModeError(f"{error}: a graph with the same arguments but other code or constants: {_list(arguments)}")
-    changes = "; ".join(f"{name} is {arguments[name]}, compiled so far: {nearest[name]}" for name in differing)
+    nearest = [known for known, names in zip(alike, differences, strict=True) if names == differing]
+    changes = "; ".join(
+        f"{name} is {arguments[name]}, compiled so far: {' or '.join(dict.fromkeys(known[name] for known in nearest))}"
+        for name in differing
+    )
     return StrictModeError(f"{error}: {changes}")
 
 

@@ -31,9 +31,29 @@ def test_a_new_static_shape_names_the_argument_and_both_sizes():
     assert torch.equal(f(torch.ones(5, 3), torch.ones(3)), torch.full((5, 3), 2.0))
 
 
+def test_other_code_with_nearer_sizes_is_not_named():
+    f = torch.compile(lambda x, y: x + y, backend="tpu", dynamic=False)
+    g = torch.compile(lambda x, y: x - y, backend="tpu", dynamic=False)
+    f(torch.ones(4, 3), torch.ones(3))
+    f(torch.ones(6, 3), torch.ones(3))
+    g(torch.ones(7, 2), torch.ones(3, 1, 1))
+    g(torch.ones(7, 2), torch.ones(2))
+    with (
+        torch_clutch.strict(),
+        pytest.raises(
+            torch_clutch.StrictModeError,
+            match=r"L\['x'\] is float32\[7, 3\], compiled so far: float32\[4, 3\] or float32\[6, 3\]\n",
+        ),
+    ):
+        f(torch.ones(7, 3), torch.ones(3))
+
+
 def test_a_first_graph_raises_and_works_afterwards():
     f = torch.compile(lambda only_here: only_here.exp(), backend="tpu")
-    with torch_clutch.strict(), pytest.raises(torch_clutch.StrictModeError, match=r"no graph with these arguments .*only_here"):
+    with (
+        torch_clutch.strict(),
+        pytest.raises(torch_clutch.StrictModeError, match=r"no graph of this code with these arguments .*only_here"),
+    ):
         f(torch.ones(3))
     torch.testing.assert_close(f(torch.ones(3)), torch.ones(3).exp())
 
