@@ -13,7 +13,7 @@ SETUP := $(VENV)/.clutch-setup
 BUILT := $(VENV)/.clutch-built
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test test-rust test-python models bench-steady nits fmt clean
+.PHONY: help setup build demo test test-rust test-python models lengths bench-steady nits fmt clean
 
 help: ## show this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -43,6 +43,9 @@ test-python: $(BUILT)
 
 models: $(BUILT) ## the ten model families in their usual sizes
 	$(BIN)/python -m pytest -m base tests/python/test_models.py
+
+lengths: $(BUILT) ## every size from 1 to 512 on eight models, inference and training
+	$(BIN)/python -m pytest -m sweep tests/python/test_lengths.py
 
 bench-steady: $(BUILT) ## steady latency beside Inductor and eager, and the overhead of a call
 	$(BIN)/python benches/steady.py

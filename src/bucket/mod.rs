@@ -15,7 +15,7 @@ pub mod validity;
 use clutch_graph::Graph;
 
 use self::classes::{Classes, Mismatch};
-use self::extent::{GRAPHS, Sizes};
+use self::extent::{GRAPHS, Sizes, is_fixed};
 use self::ladder::SMALLEST;
 use self::validity::{Bound, Placement, Refusal, mask};
 use crate::capture::lower::{LowerError, LowerOptions, Lowered, Sink, Source, lower};
@@ -75,29 +75,48 @@ pub fn bucket(program: &Program, sizes: &[i64], options: LowerOptions) -> Result
         return Err(BucketError::Unsupported);
     }
     let mut failure = BucketError::Small;
-    for (near, far) in WITNESSES {
-        // Symbols differ from one another in every witness, so that equal sizes mean equal expressions.
-        let at = |by: i64| -> Option<Vec<i64>> {
-            let mut step = 0;
-            let below = |&s: &i64| {
-                if s <= SMALLEST {
-                    return Some(s);
-                }
-                step += by;
-                Some(s - step).filter(|w| *w > 2)
-            };
-            sizes.iter().map(below).collect()
-        };
-        let (Some(a), Some(b)) = (at(near), at(far)) else { continue };
-        if a == sizes {
-            break;
+    for tied in [false, true] {
+        for (near, far) in WITNESSES {
+            let (Some(a), Some(b)) = (witness(sizes, near, tied), witness(sizes, far, tied)) else { continue };
+            if a == sizes {
+                break;
+            }
+            match between(program, top.clone(), sizes, [&a, &b], options) {
+                Ok(bucketed) => return Ok(bucketed),
+                Err(error) => failure = error,
+            }
         }
-        match between(program, top.clone(), sizes, [&a, &b], options) {
-            Ok(bucketed) => return Ok(bucketed),
-            Err(error) => failure = error,
+        if !has_twins(sizes) {
+            break;
         }
     }
     Err(failure)
+}
+
+/// Sizes below the bucket's by multiples of `step`; none where one would be too small. Symbols differ from one another in every witness, so
+/// that equal sizes mean equal expressions; unless they are `tied`: then those with equal buckets stay equal, as an operator may demand of
+/// symbols that PyTorch did not unify (lengths of keys and values in a cache). A call in which they differ fails [`Template::check`].
+fn witness(sizes: &[i64], step: i64, tied: bool) -> Option<Vec<i64>> {
+    let mut below = 0;
+    let mut made: Vec<i64> = Vec::with_capacity(sizes.len());
+    for (i, &size) in sizes.iter().enumerate() {
+        let twin = sizes[..i].iter().position(|&s| s == size).filter(|_| tied);
+        let value = match twin {
+            _ if size <= SMALLEST => size,
+            Some(twin) => made[twin],
+            None => {
+                below += step;
+                Some(size - below).filter(|w| *w > 2)?
+            }
+        };
+        made.push(value);
+    }
+    Some(made)
+}
+
+/// Whether two symbols have the same bucket.
+fn has_twins(sizes: &[i64]) -> bool {
+    sizes.iter().enumerate().any(|(i, s)| *s > SMALLEST && sizes[..i].contains(s))
 }
 
 fn between(
@@ -115,10 +134,11 @@ fn between(
     let mut classes = Classes::of(&graphs).map_err(Refusal::from)?;
     let masked = match mask(graphs, &mut classes, &[]) {
         Ok(masked) => masked,
-        // Where lengths were merged with a batch before the program, as in backward graphs, their padding is inside.
+        // Where lengths were merged with a batch before the program, as in backward graphs, their padding is inside. The length may be a
+        // symbol, or made from one, as behind a strided convolution.
         Err(refused) => {
             let symbols: Vec<Sizes> = (0..top_sizes.len()).map(|i| [top_sizes[i], witnesses[0][i], witnesses[1][i]]).collect();
-            mask(graphs, &mut classes, &symbols).map_err(|_| refused)?
+            mask(graphs, &mut classes, &symbols).or_else(|_| mask(graphs, &mut classes, &varying_dims(&graphs))).map_err(|_| refused)?
         }
     };
     let mut sources = top.sources.clone();
@@ -134,6 +154,21 @@ fn between(
     let Lowered { sinks, mutations, assertions, .. } = top;
     let lowered = Lowered { graph: masked.graph, sources, sinks, mutations, assertions, unsupported: Vec::new() };
     Ok(Bucketed { lowered, template, masks: masked.masks })
+}
+
+/// The sizes of all axes that vary, largest first.
+fn varying_dims(graphs: &[&Graph; GRAPHS]) -> Vec<Sizes> {
+    let mut found: Vec<Sizes> = Vec::new();
+    for id in graphs[0].ids() {
+        let nodes = graphs.map(|g| g.node(id));
+        for output in 0..nodes[0].outputs.len() {
+            let dims = nodes.map(|n| &n.outputs[output].dims);
+            found.extend((0..dims[0].len()).map(|axis| dims.map(|d| d[axis])).filter(|s| !is_fixed(s)));
+        }
+    }
+    found.sort_unstable_by(|a, b| b.cmp(a));
+    found.dedup();
+    found
 }
 
 impl Template {

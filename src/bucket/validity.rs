@@ -157,8 +157,9 @@ pub struct Pass<'a> {
 
 /// Masks `graphs[0]`, the bucket's graph; the others are the same program at other sizes.
 ///
-/// An axis of a parameter whose size is a multiple of a symbol's is a prefix, or, where `symbols` holds the symbols' sizes, as many
-/// prefixes of the symbol's size one after another: what a tensor of a batch and a dynamic length is after the two are merged.
+/// An axis of a parameter whose size is a multiple of a symbol's is a prefix, or, where `symbols` holds the symbols' sizes (or other
+/// varying lengths), as many prefixes of that size one after another: what a tensor of a batch and a dynamic length is after the two are
+/// merged. The last size in `symbols` that divides an axis is taken.
 ///
 /// # Errors
 /// When an op may mix padded lanes with true data in a way that no mask prevents.
