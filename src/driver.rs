@@ -47,6 +47,11 @@ impl Config {
     pub fn lower_options(&self) -> LowerOptions {
         LowerOptions { precision: self.precision, keep_no_ops: false }
     }
+
+    /// Whether graphs are looked for in the cache: a hit has neither texts nor programs.
+    fn asks_the_cache(&self) -> bool {
+        !self.keep_texts && !self.keep_programs && self.dump_dir.is_none()
+    }
 }
 
 /// Why a program could not be built.
@@ -174,6 +179,16 @@ pub fn build_bucket(
     build_lowered(program, sizes, Some(lowered), device, &config, store)
 }
 
+/// The program for the given sizes from the cache alone, if it is there; `padded` is a bucket's.
+pub fn load(program: &Program, symbols: &[i64], padded: bool, device: &Device, config: &Config, store: Option<&Store>) -> Option<Artifact> {
+    let store = store.filter(|_| config.asks_the_cache())?;
+    let config = if padded { Config { donate: false, ..config.clone() } } else { config.clone() };
+    let key = graph_key(program, symbols, padded, device, &config).ok()?;
+    let artifact = from_cache(&key, device, store).ok()?;
+    count(&METRICS.graph_hits);
+    Some(artifact)
+}
+
 fn build_lowered(
     program: &Program,
     symbols: &[i64],
@@ -187,9 +202,7 @@ fn build_lowered(
     time(&METRICS.cache_ns, start.elapsed());
     let mut miss = None;
     if let Some(store) = store
-        && !config.keep_texts
-        && !config.keep_programs
-        && config.dump_dir.is_none()
+        && config.asks_the_cache()
     {
         match from_cache(&key, device, store) {
             Ok(artifact) => {

@@ -1,5 +1,6 @@
 //! Clutch: from an FX graph of PyTorch to a running PJRT executable. [`driver`] shows the pipeline on one screen.
 
+pub mod background;
 pub mod bucket;
 pub mod capture;
 pub mod compile;

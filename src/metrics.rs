@@ -50,6 +50,10 @@ counters! {
     passes_run,
     /// Programs emitted.
     emits,
+    /// Compilations started in the background.
+    async_compiles,
+    /// Calls that eager served while their program was compiled in the background.
+    eager_calls,
     /// Executions of compiled graphs.
     executions,
     /// Executions of weight programs.

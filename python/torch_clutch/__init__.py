@@ -6,7 +6,7 @@ Importing the package changes nothing for other backends or devices.
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from ._clutch import __version__, metrics, reset_metrics
+from ._clutch import __version__, metrics, reset_metrics, wait_for_compiles
 from .errors import (
     CacheError,
     ClutchError,
@@ -49,6 +49,7 @@ __all__ = [
     "reset_metrics",
     "save",
     "strict",
+    "wait_for_compiles",
 ]
 
 _LAZY = {"save": "saved", "load": "saved", "strict": "strictness"}

@@ -1,5 +1,7 @@
 """The Dynamo backend ``tpu``."""
 
+import atexit
+import functools
 import logging
 import threading
 from collections.abc import Callable, Sequence
@@ -51,6 +53,8 @@ def _compile_graph(
         if name != "name":
             note_once(f"the argument {name!r} has no effect on backend='tpu'")
     chosen = Options.read(options)
+    if chosen.async_compile:
+        _wait_at_exit()
     names = strictness.argument_names(gm)
     where, arguments = strictness.place(gm), strictness.signature(names, example_inputs)
     ladders = by_symbol(chosen.ladders(), names, example_inputs)
@@ -68,6 +72,19 @@ def _compile_graph(
         raise strictness.explained(error, where, arguments) from None
     strictness.remember(where, arguments)
     return compiled
+
+
+@functools.cache
+def _wait_at_exit() -> None:
+    """The plugin's compiler must not run while the process takes its libraries down."""
+    atexit.register(_finish)
+
+
+def _finish() -> None:
+    unfinished = _clutch.unfinished_compiles()
+    if unfinished:
+        log.info("waiting for %d compilations in the background", unfinished)
+        _clutch.wait_for_compiles()
 
 
 def _compiler(options: Options, phase: str, names: list[str], ladders: dict[str, str]) -> Callable:

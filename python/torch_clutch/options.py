@@ -111,6 +111,9 @@ class Options:
         "ladder of sizes that dynamic sizes are padded to: auto, pow2, exact, a list of sizes, or a dictionary of these by NAME:AXIS",
     )
     beyond: str = _option("exact", _word("exact", "error"), "sizes beyond a list of buckets: compile them exactly, or raise SizeError")
+    async_compile: bool = _option(
+        False, _flag, "compile in the background; meanwhile a larger bucket that is ready, or eager, serves the calls"
+    )
     donate: bool = _option(True, _flag, "compute what is written to inputs (as optimizers do) into their own memory")
     fold_budget: int = _option(4096, _bytes, "largest constant, in bytes, that constant folding may create")
     cache: bool = _option(True, _flag, "keep compiled programs on disk and use them again")
@@ -168,6 +171,7 @@ class Options:
             "buckets": self.ladders().get("*", "auto"),
             "ladders": {},
             "beyond": self.beyond,
+            "async_compile": self.async_compile and not keep_texts,
             "donate": self.donate,
             "fold_budget_bytes": self.fold_budget,
             "torch_version": str(torch.__version__),

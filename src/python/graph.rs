@@ -1,31 +1,28 @@
 //! A compiled FX graph as a Python callable.
 
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
-use clutch_cache::Store;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict, PyList};
-use rustc_hash::FxHashMap;
+use pyo3::types::{PyBytes, PyDict, PyList, PyTuple};
 use smallvec::SmallVec;
 
 use super::errors;
+use super::programs::{MakeError, Programs, Service};
 use super::served::{Buckets, Served};
 use super::settings::Settings;
-use crate::bucket::Bucketed;
-use crate::bucket::bind::Binding;
 use crate::capture::canonical::canonical_bytes;
 use crate::capture::expr::ExprId;
-use crate::capture::lower::{Unsupported, lower};
+use crate::capture::lower::Unsupported;
 use crate::capture::program::Program;
 use crate::capture::walk::{Walked, walk};
 use crate::compile::Code;
-use crate::driver::{Artifact, BuildError, Built, Config, build, build_bucket, explain};
+use crate::driver::{BuildError, Config, explain};
 use crate::metrics::{METRICS, count, time};
 use crate::runtime::call::{Context, Runner};
-use crate::runtime::device::Device;
 use crate::runtime::dlpack::Exchange;
 use crate::runtime::sizes::{SymbolSolver, Symbols};
+use crate::strict;
 
 /// A size to lower with where the true one depends on data.
 const PROBE: i64 = 12;
@@ -33,11 +30,8 @@ const PROBE: i64 = 12;
 /// A compiled FX graph. Calling it with the list of arguments runs it, and empties the list.
 #[pyclass(frozen, module = "torch_clutch._clutch")]
 pub struct CompiledGraph {
-    program: Program,
+    programs: Arc<Programs>,
     constants: Vec<Option<Py<PyAny>>>,
-    config: Config,
-    device: Device,
-    store: Option<Store>,
     context: Context,
     sizes: SymbolSolver,
     /// What the user calls each argument.
@@ -46,9 +40,8 @@ pub struct CompiledGraph {
     /// Placeholders whose conjugation or negation may be pending.
     lazy: Vec<usize>,
     only: OnceLock<Arc<Runner>>,
-    buckets: Buckets,
-    served: Mutex<FxHashMap<Symbols, Served>>,
-    last: Mutex<Option<Arc<Artifact>>>,
+    /// The FX graph itself, where eager serves calls while programs are compiled in the background.
+    eager: Option<Py<PyAny>>,
 }
 
 /// Compiles `gm`. Raises UnsupportedError with a `nodes` list when calls cannot be lowered.
@@ -72,37 +65,39 @@ pub fn compile(py: Python<'_>, gm: &Bound<'_, PyAny>, static_inputs: Vec<usize>,
     let lazy = walked.program.inputs.iter().enumerate().filter(|(_, input)| input.is_lazy).map(|(i, _)| i).collect();
     let largest = declared_maxima(&walked);
     let ladders = settings.ladders(py, walked.program.exprs.symbols())?;
+    let buckets = Buckets::new(ladders, largest);
     let graph = CompiledGraph {
-        program: walked.program,
+        programs: Arc::new(Programs::new(walked.program, settings.config(), device, settings.store(), buckets)),
         constants: walked.constants,
-        config: settings.config(),
-        device,
-        store: settings.store(),
         context,
         sizes,
         names: settings.names.clone(),
         beyond_is_error: settings.beyond_is_error(),
         lazy,
         only: OnceLock::new(),
-        buckets: Buckets::new(ladders, largest),
-        served: Mutex::new(FxHashMap::default()),
-        last: Mutex::new(None),
+        eager: settings.async_compile.then(|| gm.clone().unbind()),
     };
-    let symbols = solve(&graph.program, &walked.hints);
-    match symbols {
+    let program = &graph.programs.program;
+    match solve(program, &walked.hints) {
+        Some(symbols) if graph.eager.is_some() => {
+            let calls = graph.programs.unsupported(&symbols);
+            if !calls.is_empty() {
+                return Err(unsupported(py, &calls)?);
+            }
+            graph.serve(py, &symbols)?;
+        }
         Some(symbols) => {
             graph.serve(py, &symbols)?;
         }
         None => {
             tracing::info!("the sizes of the example are not known; compiling at the first call");
             // What cannot be lowered must be known now all the same, so that it can run in eager.
-            let mut symbols = vec![None; graph.program.exprs.symbols().len()];
-            graph.program.exprs.solve(&walked.hints, &mut symbols);
+            let mut symbols = vec![None; program.exprs.symbols().len()];
+            program.exprs.solve(&walked.hints, &mut symbols);
             let symbols: Symbols = symbols.into_iter().map(|known| known.unwrap_or(PROBE)).collect();
-            if let Ok(lowered) = lower(&graph.program, &symbols, graph.config.lower_options())
-                && !lowered.unsupported.is_empty()
-            {
-                return Err(unsupported(py, &lowered.unsupported)?);
+            let calls = graph.programs.unsupported(&symbols);
+            if !calls.is_empty() {
+                return Err(unsupported(py, &calls)?);
             }
         }
     }
@@ -142,41 +137,43 @@ pub(super) fn unsupported(py: Python<'_>, calls: &[Unsupported]) -> PyResult<PyE
 }
 
 impl CompiledGraph {
-    /// What serves these symbol values, built at first use.
-    fn serve(&self, py: Python<'_>, symbols: &Symbols) -> PyResult<Served> {
-        if let Some(found) = self.lock().get(symbols) {
-            return Ok(found.clone());
+    /// What serves these symbol values, built or looked for at first use; `None` while eager has to.
+    fn serve(&self, py: Python<'_>, symbols: &Symbols) -> PyResult<Option<Served>> {
+        if let Some(found) = self.programs.found(symbols) {
+            return Ok(Some(found));
         }
+        let buckets = &self.programs.buckets;
         if self.beyond_is_error
-            && let Some((symbol, last)) = self.buckets.beyond(symbols)
+            && let Some((symbol, last)) = buckets.beyond(symbols)
         {
             let place = self.sizes.origin(symbol as u32, &self.names);
             let size = symbols[symbol];
             let advice = "add a larger size to the option 'buckets', or use beyond=\"exact\" to compile such sizes as they are";
             return Err(errors::new(py, "SizeError", &format!("{place} is {size}, beyond its largest bucket {last}; {advice}")));
         }
-        let served = self.make(py, symbols).map_err(|error| match errors::is_strict(py, &error) {
-            true => errors::strict(py, &self.what_is_new(symbols)),
-            false => error,
-        })?;
-        Ok(self.lock().entry(symbols.clone()).or_insert(served).clone())
+        if self.eager.is_some() {
+            match py.detach(|| self.programs.serve_soon(symbols)) {
+                Service::Ready(served) => return Ok(Some(served)),
+                Service::Meanwhile(served) if !strict::is_on() => return Ok(served),
+                Service::Meanwhile(_) => {}
+            }
+        }
+        let served = py.detach(|| self.programs.serve(symbols));
+        served.map(Some).map_err(|error| self.raised(py, error, symbols))
     }
 
-    fn make(&self, py: Python<'_>, symbols: &Symbols) -> PyResult<Served> {
-        if let Some(served) = self.serve_bucket(py, symbols, &self.config)? {
-            return Ok(served);
+    fn raised(&self, py: Python<'_>, error: MakeError, symbols: &Symbols) -> PyErr {
+        match error {
+            MakeError::Build(BuildError::Strict) => errors::strict(py, &self.what_is_new(symbols)),
+            MakeError::Build(error) => errors::build(py, &error),
+            MakeError::Unsupported(calls) => unsupported(py, &calls).unwrap_or_else(|error| error),
         }
-        let runner = self.build_exact(py, symbols, &self.config)?;
-        if !symbols.is_empty() {
-            count(&METRICS.bucket_exact);
-        }
-        Ok(Served { runner, binding: None })
     }
 
     /// For strict mode: the arguments whose sizes no compiled program serves, and the sizes that are served.
     fn what_is_new(&self, symbols: &Symbols) -> String {
-        let bucket = |symbols: &Symbols| self.buckets.choose(symbols).unwrap_or_else(|| symbols.clone());
-        let mut ready: Vec<Symbols> = self.lock().keys().map(bucket).collect();
+        let bucket = |symbols: &Symbols| self.programs.buckets.choose(symbols).unwrap_or_else(|| symbols.clone());
+        let mut ready: Vec<Symbols> = self.programs.sizes_served().iter().map(bucket).collect();
         ready.sort();
         ready.dedup();
         if ready.is_empty() || symbols.is_empty() {
@@ -200,56 +197,24 @@ impl CompiledGraph {
         format!("{}: {}", BuildError::Strict, news.join("; "))
     }
 
-    fn lock(&self) -> MutexGuard<'_, FxHashMap<Symbols, Served>> {
-        self.served.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The bucket that serves these symbol values, bound to them; `None` when they are compiled exactly.
-    fn serve_bucket(&self, py: Python<'_>, symbols: &Symbols, config: &Config) -> PyResult<Option<Served>> {
-        let Some(sizes) = self.buckets.choose(symbols) else { return Ok(None) };
-        let build = |bucketed: &Bucketed| self.build_bucket(py, &sizes, bucketed, config);
-        let Some(bucket) = self.buckets.get(&sizes, &self.program, config.lower_options(), build)? else { return Ok(None) };
-        match Binding::of(&bucket.template, &self.program, symbols, config.lower_options()) {
-            Ok(binding) => Ok(Some(Served { runner: bucket.runner.clone(), binding: Some(Arc::new(binding)) })),
-            Err(reason) => {
-                tracing::warn!(?symbols, %reason, "the bucket cannot serve these sizes; they are compiled exactly");
-                Ok(None)
-            }
-        }
-    }
-
     /// Checks what serves a call against the first call's arguments: weights that PyTorch does not watch get a program without a weight
     /// program.
     fn admit(&self, py: Python<'_>, symbols: &Symbols, served: Served, args: &[Bound<'_, PyAny>]) -> PyResult<Served> {
         if !served.runner.reads_uncounted_weights(args)? {
             return Ok(served);
         }
-        let config = Config { inference: false, ..self.config.clone() };
-        let runner = self.build_exact(py, symbols, &config)?;
-        let served = Served { runner, binding: None };
-        self.lock().insert(symbols.clone(), served.clone());
+        let config = Config { inference: false, ..self.programs.config.clone() };
+        let built = py.detach(|| self.programs.build_exact(symbols, &config));
+        let served = Served { runner: built.map_err(|error| self.raised(py, error, symbols))?, binding: None };
+        self.programs.put(symbols, &served);
         Ok(served)
     }
 
-    fn build_exact(&self, py: Python<'_>, symbols: &Symbols, config: &Config) -> PyResult<Arc<Runner>> {
-        let built = py.detach(|| build(&self.program, symbols, &self.device, config, self.store.as_ref()));
-        self.runner(py, built)
-    }
-
-    fn build_bucket(&self, py: Python<'_>, sizes: &Symbols, bucketed: &Bucketed, config: &Config) -> PyResult<Arc<Runner>> {
-        let (program, lowered) = (&self.program, &bucketed.lowered);
-        let built = py.detach(|| build_bucket(program, sizes, lowered, &self.device, config, self.store.as_ref()));
-        count(&METRICS.buckets);
-        self.runner(py, built)
-    }
-
-    fn runner(&self, py: Python<'_>, built: Result<Built, BuildError>) -> PyResult<Arc<Runner>> {
-        let artifact = match built.map_err(|e| errors::build(py, &e))? {
-            Built::Ready(artifact) => Arc::from(artifact),
-            Built::Unsupported(calls) => return Err(unsupported(py, &calls)?),
-        };
-        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&artifact));
-        Ok(Arc::new(Runner::new(artifact)))
+    /// Runs the FX graph itself.
+    fn in_eager<'py>(&self, py: Python<'py>, args: &[Bound<'py, PyAny>]) -> PyResult<Bound<'py, PyList>> {
+        let Some(graph) = &self.eager else { return Err(errors::internal("a call has no program".to_owned())) };
+        count(&METRICS.eager_calls);
+        graph.bind(py).call1(PyTuple::new(py, args)?)?.try_iter()?.collect::<PyResult<Vec<_>>>().and_then(|r| PyList::new(py, r))
     }
 }
 
@@ -270,8 +235,8 @@ impl CompiledGraph {
         let runner = match self.only.get() {
             Some(runner) => runner.clone(),
             None => {
-                let symbols = self.sizes.symbols(&self.program, &self.context.exchange, &items)?;
-                let served = self.serve(py, &symbols)?;
+                let symbols = self.sizes.symbols(&self.programs.program, &self.context.exchange, &items)?;
+                let Some(served) = self.serve(py, &symbols)? else { return self.in_eager(py, &items) };
                 let served = self.admit(py, &symbols, served, &items)?;
                 if symbols.is_empty() {
                     // Another thread may have been first; either runner is right.
@@ -285,28 +250,25 @@ impl CompiledGraph {
 
     /// The symbols' names, by number.
     fn symbol_names(&self) -> Vec<String> {
-        self.program.exprs.symbols().to_vec()
+        self.programs.program.exprs.symbols().to_vec()
     }
 
     /// The captured program, the declared maxima of its symbols, and the values that it was built for so far, for compiling it
     /// elsewhere.
     fn captured<'py>(&self, py: Python<'py>) -> (Bound<'py, PyBytes>, Vec<Option<i64>>, Vec<Vec<i64>>) {
-        let mut bindings: Vec<Vec<i64>> = self.lock().keys().map(|s| s.to_vec()).collect();
-        bindings.sort();
-        (PyBytes::new(py, &canonical_bytes(&self.program)), self.buckets.largest().to_vec(), bindings)
+        let bindings = self.programs.sizes_served().iter().map(|s| s.to_vec()).collect();
+        (PyBytes::new(py, &canonical_bytes(&self.programs.program)), self.programs.buckets.largest().to_vec(), bindings)
     }
 
     /// Why the graph built last was not in the cache: the nearest entry and the first field that differs.
     fn explain(&self) -> Option<String> {
-        let last = self.last.lock().unwrap_or_else(PoisonError::into_inner).clone()?;
-        Some(explain(&last, self.store.as_ref()?))
+        Some(explain(&*self.programs.last()?, self.programs.store.as_ref()?))
     }
 
     /// Costs, memory, fingerprint, sizes and times of the executable built last.
     fn statistics<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let info = PyDict::new(py);
-        let last = self.last.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let Some(artifact) = last else { return Ok(info) };
+        let Some(artifact) = self.programs.last() else { return Ok(info) };
         let report = &artifact.report;
         info.set_item("graph_hit", report.graph_hit)?;
         match &artifact.main {

@@ -5,6 +5,7 @@ mod captured;
 pub mod errors;
 mod graph;
 mod logs;
+mod programs;
 mod saved;
 mod served;
 mod settings;
@@ -77,6 +78,30 @@ fn leave_strict() {
     crate::strict::leave();
 }
 
+/// Returns when nothing is compiled in the background.
+#[pyfunction]
+fn wait_for_compiles(py: Python<'_>) {
+    py.detach(crate::background::wait);
+}
+
+/// Compilations that wait or run in the background.
+#[pyfunction]
+fn unfinished_compiles() -> usize {
+    crate::background::unfinished()
+}
+
+/// Holds compilations in the background back, until [`resume_compiles`].
+#[pyfunction]
+fn pause_compiles() {
+    crate::background::pause();
+}
+
+/// Undoes one [`pause_compiles`].
+#[pyfunction]
+fn resume_compiles() {
+    crate::background::resume();
+}
+
 /// Names of all operators with a lowering.
 #[pyfunction]
 fn supported_operators() -> Vec<&'static str> {
@@ -99,6 +124,10 @@ fn _clutch(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(tpu_attached, m)?)?;
     m.add_function(wrap_pyfunction!(enter_strict, m)?)?;
     m.add_function(wrap_pyfunction!(leave_strict, m)?)?;
+    m.add_function(wrap_pyfunction!(wait_for_compiles, m)?)?;
+    m.add_function(wrap_pyfunction!(unfinished_compiles, m)?)?;
+    m.add_function(wrap_pyfunction!(pause_compiles, m)?)?;
+    m.add_function(wrap_pyfunction!(resume_compiles, m)?)?;
     m.add_function(wrap_pyfunction!(supported_operators, m)?)?;
     m.add_function(wrap_pyfunction!(graph::compile, m)?)?;
     m.add_function(wrap_pyfunction!(settings::device_info, m)?)?;

@@ -105,6 +105,20 @@ impl Buckets {
         })
     }
 
+    /// The buckets that are ready and no smaller than these sizes, the one with the least padding first.
+    pub fn larger(&self, symbols: &Symbols) -> Vec<Arc<Bucket>> {
+        // Sizes up to the smallest bucket are not padded.
+        let serves = |(&bucket, &size): (&i64, &i64)| bucket == size || (size > SMALLEST && bucket > size);
+        let mut found: Vec<(Symbols, Arc<Bucket>)> = self
+            .lock()
+            .iter()
+            .filter(|(sizes, _)| sizes.iter().zip(symbols).all(serves))
+            .filter_map(|(sizes, bucket)| Some((sizes.clone(), bucket.clone()?)))
+            .collect();
+        found.sort_by_key(|(sizes, _)| (sizes.iter().product::<i64>(), sizes.clone()));
+        found.into_iter().map(|(_, bucket)| bucket).collect()
+    }
+
     fn lock(&self) -> std::sync::MutexGuard<'_, FxHashMap<Symbols, Option<Arc<Bucket>>>> {
         self.made.lock().unwrap_or_else(PoisonError::into_inner)
     }

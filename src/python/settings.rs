@@ -41,6 +41,8 @@ pub struct Settings {
     ladders: BTreeMap<String, String>,
     /// `exact` or `error`: what becomes of a size beyond the largest bucket of a list.
     beyond: String,
+    /// Calls do not wait for compilations.
+    pub(super) async_compile: bool,
     /// What the user calls each argument, for messages; empty when not known.
     pub(super) names: Vec<String>,
 }

@@ -5,27 +5,13 @@ The fake plugin of the repository returns any error from any function; it is bui
 
 import os
 import re
-import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 import torch
 
 import torch_clutch
-
-ROOT = Path(__file__).parents[2]
-
-
-@pytest.fixture(scope="session")
-def fake() -> str:
-    """Path of the fake plugin."""
-    if shutil.which("cargo") is None:
-        pytest.skip("cargo is not here to build the fake plugin")
-    build = ["cargo", "build", "--quiet", "--locked", "-p", "clutch-fake-pjrt", "--message-format", "json"]
-    out = subprocess.run(build, cwd=ROOT, check=True, capture_output=True, text=True).stdout
-    return re.findall(r'"([^"]*libclutch_fake_pjrt\.so)"', out)[-1]
 
 
 def add_one(plugin: str, **options):
