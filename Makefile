@@ -13,10 +13,10 @@ SETUP := $(VENV)/.clutch-setup
 BUILT := $(VENV)/.clutch-built
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test test-rust test-python models lengths bench-steady nits fmt clean
+.PHONY: help setup build demo test test-rust test-python models lengths bench-first-call bench-steady nits fmt clean
 
 help: ## show this list
-	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(SETUP) ## virtual environment with the pinned dependencies
 
@@ -39,13 +39,16 @@ test-rust: $(SETUP)
 	cargo test --workspace --locked
 
 test-python: $(BUILT)
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist worksteal
 
 models: $(BUILT) ## the ten model families in their usual sizes
 	$(BIN)/python -m pytest -m base tests/python/test_models.py
 
 lengths: $(BUILT) ## every size from 1 to 512 on eight models, inference and training
 	$(BIN)/python -m pytest -m sweep tests/python/test_lengths.py
+
+bench-first-call: $(BUILT) ## first call, cold and warm, beside a do-nothing backend and Inductor
+	$(BIN)/python benches/first_call.py
 
 bench-steady: $(BUILT) ## steady latency beside Inductor and eager, and the overhead of a call
 	$(BIN)/python benches/steady.py

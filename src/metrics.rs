@@ -72,6 +72,10 @@ counters! {
     donations,
     /// Inputs that were copied because their memory was strided or not aligned.
     input_copies,
+    /// Nanoseconds in loading plugins and making their clients.
+    plugin_ns,
+    /// Nanoseconds in runs of weight programs.
+    weight_ns,
     /// Nanoseconds in the walk of FX graphs.
     walk_ns,
     /// Nanoseconds in lowering to the graph.

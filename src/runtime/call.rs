@@ -1,6 +1,7 @@
 //! One call of a compiled program: tensors in, executable, tensors out.
 
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 
 use clutch_graph::TensorType;
 use clutch_pjrt::{Buffer, ExecuteScratch, LoadedExecutable};
@@ -18,7 +19,7 @@ use crate::capture::lower::{Sink, Source};
 use crate::capture::program::ViewBase;
 use crate::compile::Code;
 use crate::driver::Artifact;
-use crate::metrics::{METRICS, count, count_n};
+use crate::metrics::{METRICS, count, count_n, time};
 use crate::python::errors;
 use crate::recipe::{Argument, Interface};
 
@@ -161,6 +162,7 @@ impl Runner {
         if !stale {
             return Ok(());
         }
+        let start = Instant::now();
         let mut slots: Vec<Slot> = Vec::new();
         for (argument, ty, _) in &interface.arguments {
             let mut slot = Slot::default();
@@ -176,6 +178,7 @@ impl Runner {
             count_n(&METRICS.weight_bytes, bytes as u64);
         }
         count(&METRICS.weight_executions);
+        time(&METRICS.weight_ns, start.elapsed());
         state.weight_results = results;
         Ok(())
     }

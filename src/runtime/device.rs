@@ -3,9 +3,11 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 
 use clutch_pjrt::{Client, Discovery, Error, Platform, Plugin, Topology};
 
+use crate::metrics::{METRICS, time};
 use crate::target::Target;
 
 /// Where plugins may be, and which one the user named.
@@ -167,6 +169,7 @@ fn client(path: &Path, cpu: bool) -> Result<Device, Error> {
     if let Some(client) = clients.get(path) {
         return Ok(Device::Here(client.clone()));
     }
+    let start = Instant::now();
     let _quiet = cpu.then(QuietPlugin::start);
     let plugin = Plugin::load(path)?;
     let options = if cpu { Client::cpu_options() } else { Vec::new() };
@@ -175,6 +178,7 @@ fn client(path: &Path, cpu: bool) -> Result<Device, Error> {
         other => other?,
     };
     let client = Arc::new(client);
+    time(&METRICS.plugin_ns, start.elapsed());
     clients.insert(path.to_owned(), client.clone());
     Ok(Device::Here(client))
 }
