@@ -8,7 +8,7 @@ use clutch_cache::{KeyKind, KeyRecord, Metadata, Store};
 use clutch_graph::graph::Alias;
 use clutch_graph::op::Precision;
 use clutch_graph::{Graph, GraphError, InputKind};
-use clutch_passes::{ParameterSource, PassError, PassOptions, PassReport, split_weights};
+use clutch_passes::{ParameterSource, PassError, PassOptions, PassReport, Rewrite, split_weights};
 
 use crate::capture::lower::{LowerError, LowerOptions, Lowered, Source, Unsupported, lower};
 use crate::capture::program::Program;
@@ -32,6 +32,8 @@ pub struct Config {
     pub donate: bool,
     /// Largest constant, in bytes, that folding may create.
     pub fold_budget_bytes: usize,
+    /// Rewrites of the e-graph.
+    pub rewrite: Rewrite,
     /// PyTorch's version, as it stands in the graph key.
     pub torch_version: String,
     /// Where graphs and programs are written for people to read.
@@ -268,11 +270,16 @@ impl Build<'_> {
             graph.aliases = aliases(&sources, &mutations);
         }
         self.report.nodes.0 = graph.nodes().len();
+        if let Some(dir) = &self.config.dump_dir {
+            dump::write_graph(dir, "captured", &graph.to_string());
+        }
         let start = Instant::now();
         let options = PassOptions {
             target: if self.device.is_cpu() { clutch_passes::Target::Cpu } else { clutch_passes::Target::Tpu },
             fold_budget_bytes: self.config.fold_budget_bytes,
             inference: self.config.inference,
+            rewrite: self.config.rewrite,
+            device: self.cost_table()?,
             ..PassOptions::default()
         };
         let (graph, passes) = clutch_passes::run(graph, &options)?;
@@ -322,6 +329,14 @@ impl Build<'_> {
             "a graph was compiled"
         );
         Ok(Artifact { recipe, main: main.code, weights: weights.map(|w| w.code), key, report: self.report })
+    }
+
+    /// The cost table of the device.
+    fn cost_table(&self) -> Result<clutch_passes::Device, BuildError> {
+        if self.device.is_cpu() {
+            return Ok(clutch_passes::Device::Cpu);
+        }
+        Ok(clutch_passes::Device::of_tpu_kind(&self.device.identity()?.kind))
     }
 
     /// Puts the graph's entry into the cache when its executables are there.

@@ -1,5 +1,7 @@
 //! What the passes are told about the program and its device.
 
+use crate::egraph::cost::Device;
+
 /// The kind of device a graph is prepared for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Target {
@@ -8,6 +10,18 @@ pub enum Target {
     Cpu,
     /// A TPU, present or ahead of time.
     Tpu,
+}
+
+/// Which rewrites of the e-graph are used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Rewrite {
+    /// None.
+    Off,
+    /// Those that keep every bit.
+    Exact,
+    /// Those that keep every bit, and those that change the order of sums or the place of a rounding within stated bounds.
+    #[default]
+    On,
 }
 
 /// Options of one run of the passes. All of them are part of the cache key.
@@ -21,10 +35,21 @@ pub struct PassOptions {
     pub inference: bool,
     /// The emitter has a native form of `TopK` for this target; otherwise it is expanded.
     pub native_top_k: bool,
+    /// Rewrites of the e-graph.
+    pub rewrite: Rewrite,
+    /// The cost table that rewrites are chosen by.
+    pub device: Device,
 }
 
 impl Default for PassOptions {
     fn default() -> Self {
-        PassOptions { target: Target::Cpu, fold_budget_bytes: 4096, inference: false, native_top_k: false }
+        PassOptions {
+            target: Target::Cpu,
+            fold_budget_bytes: 4096,
+            inference: false,
+            native_top_k: false,
+            rewrite: Rewrite::On,
+            device: Device::Cpu,
+        }
     }
 }

@@ -7,10 +7,11 @@ use std::time::Instant;
 use clutch_graph::{Graph, GraphError, Op};
 use rustc_hash::FxHashMap;
 
+use crate::egraph;
 use crate::error::PassError;
 use crate::expand;
 use crate::layout;
-use crate::options::PassOptions;
+use crate::options::{PassOptions, Rewrite};
 use crate::rewrite::{drop_dead, live_nodes, results, rewrite};
 use crate::simplify::{has_single_rows, simplify, simplify_and_lay_out, simplify_single_rows};
 
@@ -45,6 +46,12 @@ pub static PASSES: &[Pass] = &[
         description: "canonical forms, common subexpressions, constant folding",
         applies: |_, _| true,
         rewrite: simplify,
+    },
+    Pass {
+        name: "rewrite",
+        description: "the cheapest equal program by the device's cost table, found in an e-graph",
+        applies: |_, options| options.rewrite != Rewrite::Off,
+        rewrite: egraph::rewrite,
     },
     Pass {
         name: "expand",

@@ -89,7 +89,7 @@ fn parameters_outputs_and_donations_keep_their_numbers() {
     let (after, report) = run(g.clone(), &PassOptions::default()).expect("passes succeed");
     assert_eq!(after, g);
     let names: Vec<_> = report.passes.iter().map(|p| p.name).collect();
-    assert_eq!(names, ["simplify", "tidy", "dead-code"]);
+    assert_eq!(names, ["simplify", "rewrite", "tidy", "dead-code"]);
     assert_eq!(report.passes[0].nodes_before, 3);
 }
 

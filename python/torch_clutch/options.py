@@ -116,6 +116,11 @@ class Options:
     )
     donate: bool = _option(True, _flag, "compute what is written to inputs (as optimizers do) into their own memory")
     fold_budget: int = _option(4096, _bytes, "largest constant, in bytes, that constant folding may create")
+    rewrite: str = _option(
+        "on",
+        _word("on", "exact", "off"),
+        "search for the cheapest equal program: with all rules, with those that keep every bit, or not",
+    )
     cache: bool = _option(True, _flag, "keep compiled programs on disk and use them again")
     cache_dir: str | None = _option(None, _text, "directory of the cache; default: clutch in the user's cache directory")
     cache_size: int = _option(10 << 30, _bytes, "bound on the cache in bytes; the least recently used entries go first")
@@ -174,6 +179,7 @@ class Options:
             "async_compile": self.async_compile and not keep_texts,
             "donate": self.donate,
             "fold_budget_bytes": self.fold_budget,
+            "rewrite": self.rewrite,
             "torch_version": str(torch.__version__),
             "dump_dir": self.dump_dir,
             **self.cache_settings(),

@@ -6,6 +6,7 @@ use std::sync::{Mutex, PoisonError};
 
 use clutch_cache::{Store, StoreOptions};
 use clutch_graph::op::Precision;
+use clutch_passes::Rewrite;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -30,6 +31,8 @@ pub struct Settings {
     buckets: String,
     donate: bool,
     fold_budget_bytes: usize,
+    /// `on`, `exact` or `off`.
+    rewrite: String,
     torch_version: String,
     dump_dir: Option<PathBuf>,
     keep_texts: bool,
@@ -59,6 +62,11 @@ impl Settings {
             inference: self.inference,
             donate: self.donate,
             fold_budget_bytes: self.fold_budget_bytes,
+            rewrite: match self.rewrite.as_str() {
+                "off" => Rewrite::Off,
+                "exact" => Rewrite::Exact,
+                _ => Rewrite::On,
+            },
             torch_version: self.torch_version.clone(),
             dump_dir: self.dump_dir.clone(),
             keep_texts: self.keep_texts,

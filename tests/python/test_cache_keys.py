@@ -72,6 +72,8 @@ PROGRAMS = {
 SETTINGS = {
     "precision": {"precision": "medium"},
     "fold_budget": {"fold_budget_bytes": 17},
+    "rewriting off": {"rewrite": "off"},
+    "exact rewriting": {"rewrite": "exact"},
     "inference": {"inference": False},
     "PyTorch": {"torch_version": "2.14.0"},
     "donation": {"donate": False},
