@@ -93,7 +93,7 @@ pub struct Table {
 const CPU: Table = Table {
     unit: "ns",
     kernel: 1_500.0,
-    start: 30_000.0,
+    start: 15_000.0,
     flops_bf16: 300.0,
     flops_f32: [150.0; 3],
     efficiency: 1.0,
@@ -104,7 +104,7 @@ const CPU: Table = Table {
     transcendental: 4.0,
     elementwise: 3.0,
     reduce: 4.0,
-    slice: 6.0,
+    slice: 2.0,
     transpose_minor: 0.3,
     transpose_major: 2.0,
     concat: 1.5,
