@@ -1,6 +1,6 @@
 //! Batch norm folded into the convolution before it: what multiplies channels goes into the kernel, what is added is joined.
 
-use clutch_graph::op::BinaryOp;
+use clutch_graph::op::{Axes, BinaryOp};
 use clutch_graph::{DType, Dims, Op};
 use egg::Id;
 
@@ -8,6 +8,12 @@ use crate::egraph::search::{Found, Search};
 use crate::rules::{Apply, Rounding, Rule};
 
 pub(super) const RULES: &[Rule] = &[
+    Rule {
+        name: "spread-of-ones",
+        condition: "a broadcast of a weight that has axes of size 1 and others",
+        rounding: Rounding::Exact,
+        apply: Apply::Term(spread_of_ones),
+    },
     Rule {
         name: "channels-into-kernel",
         condition: "an f32 or f64 convolution with a weight kernel times a weight vector along its output features",
@@ -38,9 +44,25 @@ fn is_plain_float(s: &Search<'_>, id: Id) -> bool {
     matches!(s.dtype(id), DType::F32 | DType::F64)
 }
 
-/// The weight that a class repeats and along which axes.
-fn spread_weight(s: &Search<'_>, id: Id) -> Option<(Id, clutch_graph::op::Axes)> {
-    s.broadcast_of(id).filter(|(w, _)| s.is_weight(*w))
+/// The weight that a class repeats and along which axes, in the form with the fewest axes.
+fn spread_weight(s: &Search<'_>, id: Id) -> Option<(Id, Axes)> {
+    let spread = |op: &Op, x: &[Id]| match op {
+        Op::Broadcast { axes, .. } if s.is_weight(x[0]) => Some((x[0], axes.clone())),
+        _ => None,
+    };
+    s.terms[id].nodes.iter().filter_map(|t| spread(s.op(t)?, &t.children)).min_by_key(|(_, axes)| axes.len())
+}
+
+fn spread_of_ones(s: &mut Search<'_>, op: &Op, x: &[Id], _: Id) -> Found {
+    let Op::Broadcast { dims, axes } = op else { return Ok(None) };
+    let inner = Dims::from(s.dims(x[0]));
+    if !s.is_weight(x[0]) || !inner.contains(&1) || inner.iter().all(|&d| d == 1) {
+        return Ok(None);
+    }
+    let kept: Axes = axes.iter().zip(&inner).filter(|(_, d)| **d != 1).map(|(&a, _)| a).collect();
+    let plain: Dims = inner.iter().copied().filter(|&d| d != 1).collect();
+    let source = s.reshape(x[0], &plain)?;
+    s.broadcast(source, dims, &kept).map(Some)
 }
 
 fn channels_into_kernel(s: &mut Search<'_>, op: &Op, x: &[Id], _: Id) -> Found {

@@ -15,6 +15,7 @@ pub const CASES: &[Case] = &[
     Case { rule: "columns-into-weight", graph: columns },
     Case { rule: "product-of-slice", graph: slice_of_product },
     Case { rule: "transpose-of-product", graph: transposed_product },
+    Case { rule: "spread-of-ones", graph: spread_ones },
     Case { rule: "channels-into-kernel", graph: |n| normalised(n, 1) },
     Case { rule: "scale-of-shifted", graph: |n| normalised(n, 2) },
     Case { rule: "scale-of-scaled", graph: |n| normalised(n, 3) },
@@ -155,4 +156,13 @@ fn normalised(n: &mut Numbers, steps: usize) -> Result<Graph, GraphError> {
         y = b.binary(op, y, v)?;
     }
     Ok(std::mem::take(b).finish([y]))
+}
+
+fn spread_ones(n: &mut Numbers) -> Result<Graph, GraphError> {
+    let mut b = Builder::new();
+    let dtype = pick(n, &[DType::F32, DType::BF16, DType::S32]);
+    let features = whole(n, 2, 5);
+    let w = weight(&mut b, dtype, &[1, features, 1]);
+    let y = b.op(Op::Broadcast { dims: smallvec![whole(n, 1, 3), features, whole(n, 1, 3)], axes: smallvec![0, 1, 2] }, [w])?;
+    Ok(b.finish([y]))
 }
