@@ -13,7 +13,7 @@ SETUP := $(VENV)/.clutch-setup
 BUILT := $(VENV)/.clutch-built
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test test-rust test-python models lengths bench-first-call bench-steady nits fmt clean
+.PHONY: help setup build demo test test-rust test-python models lengths coverage bench-first-call bench-steady nits fmt clean
 
 help: ## show this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -46,6 +46,9 @@ models: $(BUILT) ## the ten model families in their usual sizes
 
 lengths: $(BUILT) ## every size from 1 to 512 on eight models, inference and training
 	$(BIN)/python -m pytest -m sweep tests/python/test_lengths.py
+
+coverage: $(BUILT) ## PyTorch's operator database; writes docs/supported-ops.md (COVERAGE="--samples 2" for less)
+	cd tools && $(BIN)/python -m op_coverage --write $(COVERAGE)
 
 bench-first-call: $(BUILT) ## first call, cold and warm, beside a do-nothing backend and Inductor
 	$(BIN)/python benches/first_call.py

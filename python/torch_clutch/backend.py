@@ -67,7 +67,9 @@ def _compile_graph(
         keep_inference_input_mutations=True,
     )
     try:
-        compiled = compile_graph(gm, example_inputs)
+        # Tokens of effects are made inside of graphs: they are no arguments.
+        with torch._functorch.config.patch(unlift_effect_tokens=True):
+            compiled = compile_graph(gm, example_inputs)
     except StrictModeError as error:
         raise strictness.explained(error, where, arguments) from None
     strictness.remember(where, arguments)

@@ -288,6 +288,22 @@ fn nll_input(l: &Lowering<'_>, x: ValueId) -> Result<Dims, LowerError> {
     if dims.is_empty() || !l.b.dtype(x).is_float() { Err(LowerError::unsupported("an input without a class axis")) } else { Ok(dims) }
 }
 
+/// Asserts that each target that counts is a class.
+fn assert_classes(l: &mut Lowering<'_>, target: ValueId, counts: ValueId, classes: i64) -> Result<(), LowerError> {
+    let wide = cast(l, target, DType::S64)?;
+    let dims = l.b.dims(wide);
+    let (none, end) = (l.b.full_int(DType::S64, &dims, 0)?, l.b.full_int(DType::S64, &dims, classes)?);
+    let (over, under) = (l.b.compare(CompareDir::Ge, wide, end)?, l.b.compare(CompareDir::Lt, wide, none)?);
+    let outside = l.b.binary(BinaryOp::Or, over, under)?;
+    let ignored = l.b.unary(UnaryOp::Not, counts)?;
+    let inside = l.b.unary(UnaryOp::Not, outside)?;
+    let holds = l.b.binary(BinaryOp::Or, ignored, inside)?;
+    let axes: Vec<usize> = (0..dims.len()).collect();
+    let all = l.b.reduce(Combiner::And, holds, &axes)?;
+    l.assert(all, format!("a target is out of bounds: classes are 0 to {}", classes - 1));
+    Ok(())
+}
+
 fn nll_forward(l: &mut Lowering<'_>, c: &Call<'_>) -> Result<Outputs, LowerError> {
     let (x, target) = (c.tensor(l, 0, "self")?, c.tensor(l, 1, "target")?);
     let (how, ignored) = (reduction(l, c, 3)?, c.int_or(l, 4, "ignore_index", -100)?);
@@ -295,6 +311,7 @@ fn nll_forward(l: &mut Lowering<'_>, c: &Call<'_>) -> Result<Outputs, LowerError
     let compute = c.out_dtype()?.compute_type();
     let x = cast(l, x, compute)?;
     let Chosen { hit, counts, axis } = chosen(l, target, &dims, ignored)?;
+    assert_classes(l, target, counts, dims[axis])?;
     let zero = l.b.full_like(x, 0.0)?;
     let (loss, weight) = match c.opt_tensor(l, 2, "weight")? {
         Some(w) => {

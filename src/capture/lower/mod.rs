@@ -26,6 +26,7 @@ mod grid_sample;
 pub mod helpers;
 mod incomplete_gamma;
 mod index;
+mod jacobi;
 mod join;
 mod linalg;
 mod logit;

@@ -1,6 +1,7 @@
 //! Writes to inputs, overwriting values, and assertions.
 
 use clutch_graph::DType;
+use clutch_graph::op::{Combiner, CompareDir};
 
 use super::cast::as_result;
 use super::helpers::{operand, place};
@@ -17,6 +18,9 @@ pub const OPS: Family = &[
     ("aten._assert_tensor_metadata.default", nothing),
     ("aten._assert_async.default", assert_async),
     ("aten._assert_async.msg", assert_async),
+    ("torch.ops.higher_order.with_effects", with_effects),
+    ("prims._make_token.default", token),
+    ("prims._sink_tokens.default", nothing),
 ];
 
 /// Functional graphs write to inputs at their end only: the input takes on the value.
@@ -54,6 +58,34 @@ fn assert_async(l: &mut Lowering<'_>, c: &Call<'_>) -> Result<Outputs, LowerErro
     };
     l.assert(holds, message);
     Ok(Outputs::new())
+}
+
+/// The token of effects in an order: a tensor without elements.
+fn token(l: &mut Lowering<'_>, _: &Call<'_>) -> Result<Outputs, LowerError> {
+    one(l.b.full(DType::F32, &[0], 0.0)?)
+}
+
+/// An operator with an effect, whose place among others a token holds: the check that a linear system had a solution.
+fn with_effects(l: &mut Lowering<'_>, c: &Call<'_>) -> Result<Outputs, LowerError> {
+    let token = c.tensor(l, 0, "token")?;
+    match c.arg(1, "op") {
+        Some(Arg::Str(op)) if op == "aten._linalg_check_errors.default" => {}
+        Some(Arg::Str(op)) => return Err(LowerError::unsupported(format!("no lowering for the effect of {op}"))),
+        _ => return Err(LowerError::Argument { index: 1, name: "op", expected: "an operator" }),
+    }
+    let info = c.tensor(l, 2, "info")?;
+    let axes: Vec<usize> = (0..l.b.rank(info)).collect();
+    let well = l.b.compare_scalar(CompareDir::Eq, info, 0.0)?;
+    let all = l.b.reduce(Combiner::And, well, &axes)?;
+    let name = match c.arg(3, "api_name") {
+        Some(Arg::Str(name)) => name.as_str(),
+        _ => "linalg",
+    };
+    l.assert(all, format!("{name}: the computation could not be completed because the input matrix is singular or not positive-definite"));
+    let mut outputs = Outputs::new();
+    outputs.push(Some(token));
+    outputs.resize(c.node.outputs.len().max(1), None);
+    Ok(outputs)
 }
 
 /// Capture has checked assertions on types and sizes.

@@ -188,6 +188,14 @@ fn orthogonal(l: &mut Lowering<'_>, stored: ValueId, tau: ValueId, columns: i64)
     Ok(l.b.reshape(q, &out)?)
 }
 
+/// Q with `columns` orthonormal columns, at least `n`, and R on and above the diagonal of `[batch, n, n]`, of a stack of rank 3.
+pub(super) fn orthonormal(l: &mut Lowering<'_>, a: ValueId, columns: i64) -> Result<[ValueId; 2], LowerError> {
+    let n = l.b.dims(a)[2];
+    let [stored, tau] = factor(l, a)?;
+    let q = orthogonal(l, stored, tau, columns)?;
+    Ok([q, l.b.slice_axis(stored, 1, 0, n, 1)?])
+}
+
 fn geqrf(l: &mut Lowering<'_>, c: &Call<'_>) -> Result<Outputs, LowerError> {
     let a = c.tensor(l, 0, "self")?;
     many(factor(l, a)?)

@@ -31,6 +31,7 @@ pub const FAMILIES: &[(&str, Family)] = &[
     ("grid_sample", super::grid_sample::OPS),
     ("incomplete_gamma", super::incomplete_gamma::OPS),
     ("index", super::index::OPS),
+    ("jacobi", super::jacobi::OPS),
     ("join", super::join::OPS),
     ("linalg", super::linalg::OPS),
     ("logit", super::logit::OPS),

@@ -4,7 +4,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from op_checks import check, check_grad, floats, ints
+from op_checks import assert_same, check, check_grad, compiled, floats, ints
 
 REDUCTIONS = ["none", "mean", "sum"]
 
@@ -80,3 +80,14 @@ def test_binary(reduction: str) -> None:
 def test_binary_at_the_ends() -> None:
     x, y = torch.tensor([0.0, 1.0, 0.0, 1.0]), torch.tensor([0.0, 1.0, 1.0, 0.0])
     check(F.binary_cross_entropy, x, y)
+
+
+@pytest.mark.parametrize("target", [[0, 5], [0, -1], [4, -100], [0, 1]])
+def test_nll_loss_of_targets_outside(target):
+    x, t = floats(2, 5), torch.tensor(target)
+    f = compiled(lambda x, t: torch.nn.functional.cross_entropy(x, t))
+    if target in ([0, 5], [0, -1]):
+        with pytest.raises(RuntimeError, match="out of bounds"):
+            f(x, t)
+    else:
+        assert_same(f(x, t), torch.nn.functional.cross_entropy(x, t))

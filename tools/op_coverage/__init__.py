@@ -1,0 +1,1 @@
+"""PyTorch's operator database through Clutch, each sample beside eager."""
