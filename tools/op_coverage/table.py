@@ -66,7 +66,10 @@ class Table:
             if line.startswith("# samples: "):
                 table.most = int(line.removeprefix("# samples: "))
             elif line.startswith("entry\t"):
-                columns = [titles[title] for title in line.split("\t")[1:]]
+                found = line.split("\t")[1:]
+                if unknown := [title for title in found if title not in titles]:
+                    raise ValueError(f"columns of no type and direction: {unknown}")
+                columns = [titles[title] for title in found]
             elif line and not line.startswith("#"):
                 op, *texts = line.split("\t")
                 for column, cell in zip(columns, texts, strict=True):
