@@ -61,20 +61,3 @@ def test_table_reads_what_it_writes() -> None:
     assert Table.read(text) == table
     with pytest.raises(ValueError):
         Table.read("entry\tfloat99\n")
-
-
-def test_a_crash_and_a_hang_count_against_one_sample(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "sitecustomize.py").write_text(
-        "import os, time\n"
-        "import torch\n"
-        "real = torch.sinc\n"
-        "def sinc(x, **kw):\n"
-        "    if x.dim() == 0: os.abort()\n"
-        "    return real(x, **kw)\n"
-        "torch.sinc = sinc\n"
-    )
-    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}")
-    results: list[Result] = []
-    run([Task("sinc", "float32", False)], 1, 120, results.append)
-    statuses = [s["status"] for s in results[0].samples]
-    assert statuses.count("crashed") == 1 and "passed" in statuses and results[0].count == len(statuses)
