@@ -5,9 +5,9 @@ import torch
 
 from op_checks import assert_same, check, check_grad, compiled, floats
 
-SHAPES = [(1, 1), (5, 5), (2, 1, 6, 6)]
-RECTANGLES = [(5, 3), (2, 3, 4, 6), (1, 8)]
-TYPES = [torch.float32, torch.complex64, torch.complex128]
+SHAPES = [(1, 1), (2, 2), (5, 5), (2, 1, 7, 7), (12, 12)]
+RECTANGLES = [(5, 3), (2, 3, 4, 6), (1, 8), (3, 1), (9, 12)]
+TYPES = [torch.float32, torch.float64, torch.complex64, torch.complex128]
 
 
 def _matrix(shape: tuple[int, ...], dtype: torch.dtype, seed: int = 0) -> torch.Tensor:
