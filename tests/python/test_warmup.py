@@ -264,7 +264,11 @@ def test_interrupted_keeps_what_is_finished_and_continues(place):
             """
         )
     )
-    code = "import os; os.environ['CLUTCH_TEST_PARENT'] = str(os.getpid()); from torch_clutch.cli import main; main()"
+    # A parent that ignores the signal, as `nohup` makes it, would hand that down.
+    code = (
+        "import os, signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
+        "os.environ['CLUTCH_TEST_PARENT'] = str(os.getpid()); from torch_clutch.cli import main; main()"
+    )
     done = subprocess.run(
         [sys.executable, "-c", code, "warmup", "job.py", "--target", "cpu", "-j", "2"],
         capture_output=True,
