@@ -13,7 +13,7 @@ SETUP := $(VENV)/.clutch-setup
 BUILT := $(VENV)/.clutch-built
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test test-rust test-python models lengths coverage bench-first-call bench-steady nits fmt clean
+.PHONY: help setup build demo test test-rust test-python models families lengths coverage bench-first-call bench-steady nits fmt clean
 
 help: ## show this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -41,7 +41,10 @@ test-rust: $(SETUP)
 test-python: $(BUILT)
 	$(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist worksteal
 
-models: $(BUILT) ## the ten model families in their usual sizes
+models: $(BUILT) ## models of three libraries, beside eager; writes docs/supported-models.md (MODELS="--only llama,bert" for less)
+	cd tools && $(BIN)/python -m model_coverage --write $(MODELS)
+
+families: $(BUILT) ## the ten model families in their usual sizes
 	$(BIN)/python -m pytest -m base tests/python/test_models.py
 
 lengths: $(BUILT) ## every size from 1 to 512 on eight models, inference and training

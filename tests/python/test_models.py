@@ -1,6 +1,6 @@
 """Ten model families against eager: outputs, gradients, bfloat16, autocast, training.
 
-Tiny sizes here; base sizes with ``pytest -m base`` (``make models``).
+Tiny sizes here; base sizes with ``pytest -m base`` (``make families``).
 """
 
 import copy

@@ -38,7 +38,7 @@ def _by_contents(detail: str) -> bool:
     return bool(BY_CONTENTS.search(detail)) or (bool(tags) and all(torch.Tag.dynamic_output_shape in t for t in tags))
 
 
-def _unsupported(error: BaseException | None) -> BaseException | None:
+def unsupported(error: BaseException | None) -> BaseException | None:
     """The `UnsupportedError` behind an error."""
     while error is not None and not isinstance(error, UnsupportedError):
         error = error.__cause__ or getattr(error, "inner_exception", None)
@@ -67,7 +67,7 @@ def check(sample: Sample, tol: Tolerances) -> tuple[str, str]:
             return "passed", ""
         status, detail = "mismatch", wrong
     except Exception as error:
-        cause = _unsupported(error)
+        cause = unsupported(error)
         if cause is not None or "cannot be compiled" in str(error):
             status, detail = "unsupported", missing_operators(str(cause or error)) or first_line(error)
         else:

@@ -43,7 +43,7 @@ def figures(results: list[Result]) -> str:
     return "\n".join(lines)
 
 
-def _plain(detail: str) -> str:
+def plain(detail: str) -> str:
     """A detail without what varies between runs and machines, fit for a cell."""
     detail = re.sub(r"0x[0-9a-f]+", "0x…", " ".join(detail.split()))
     detail = re.sub(r"(/[\w.+-]+){2,}", "…", detail)
@@ -73,7 +73,7 @@ def document(results: list[Result], most: int, version: str) -> str:
             if status == "passed":
                 continue
             bad = [s for s in r.samples if s["status"] == status]
-            detail = _plain(bad[0]["detail"]) if bad else ""
+            detail = plain(bad[0]["detail"]) if bad else ""
             why[f"{status} ({len(bad)} of {len(r.samples)}): {detail}" if detail else status].append((r.dtype, r.backward))
         reasons = "; ".join(f"{_names(cells)}: {reason}" for reason, cells in why.items())
         lines.append(f"| {op} | {_names(passed)} | {reasons} |")

@@ -1,0 +1,1 @@
+"""Models of transformers, timm and torchvision through Clutch, each beside eager."""
