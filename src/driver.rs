@@ -20,6 +20,7 @@ use crate::keys::graph_key;
 use crate::metrics::{METRICS, count, count_n, time};
 use crate::recipe::{Argument, Interface, Recipe};
 use crate::runtime::device::Device;
+use crate::weight_values::weight_values;
 
 /// Choices of one compilation; all that change code are part of the keys.
 #[derive(Clone, Debug, PartialEq)]
@@ -296,17 +297,18 @@ impl Build<'_> {
         });
         let main_interface = interface(&split.main, arguments);
         let main = self.compile(&split.main, "main")?;
-        let (weights, weights_interface) = match &split.weights {
+        let (weights, weights_interface, values) = match &split.weights {
             Some(w) => {
-                let arguments = w.inputs.iter().map(|&i| Argument::Program(sources[i].clone()));
-                let interface = interface(&w.graph, arguments);
-                (Some(self.compile(&w.graph, "weights")?), Some(interface))
+                let of: Vec<&Source> = w.inputs.iter().map(|&i| &sources[i]).collect();
+                let interface = interface(&w.graph, of.iter().map(|&source| Argument::Program(source.clone())));
+                (Some(self.compile(&w.graph, "weights")?), Some(interface), weight_values(&w.graph, &of))
             }
-            None => (None, None),
+            None => (None, None, Vec::new()),
         };
         let recipe = Recipe {
             main: main_interface,
             weights: weights_interface,
+            weight_values: values,
             mutation_orders: mutations.iter().map(|(input, _)| order_of(&sources, *input)).collect(),
             sinks,
             mutations,

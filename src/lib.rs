@@ -19,3 +19,4 @@ pub mod runtime;
 pub mod saved;
 pub mod strict;
 pub mod target;
+pub mod weight_values;

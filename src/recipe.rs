@@ -4,6 +4,7 @@ use clutch_graph::TensorType;
 use clutch_graph::op::Axes;
 
 use crate::capture::lower::{Sink, Source};
+use crate::weight_values::WeightValue;
 
 /// Where one argument of an executable comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,6 +31,8 @@ pub struct Recipe {
     pub main: Interface,
     /// The program run when weights change.
     pub weights: Option<Interface>,
+    /// Each result of the program run when weights change.
+    pub weight_values: Vec<WeightValue>,
     /// Each result of the FX graph.
     pub sinks: Vec<Sink>,
     /// Written-back placeholders: (placeholder, main output).

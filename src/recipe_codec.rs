@@ -6,13 +6,15 @@ use clutch_graph::{DType, TensorType};
 use crate::capture::lower::{Sink, Source};
 use crate::capture::program::ViewBase;
 use crate::recipe::{Argument, Interface, Recipe};
+use crate::weight_values::WeightValue;
 
 type TypeBytes = (u8, Vec<i64>);
 type ArgumentBytes = (u8, u64, Vec<u64>, TypeBytes, bool);
 type InterfaceBytes = (Vec<ArgumentBytes>, Vec<TypeBytes>);
 type SinkBytes = (u8, i64, Vec<u64>, Vec<i64>, i64);
-type RecipeBytes =
-    (InterfaceBytes, Option<InterfaceBytes>, Vec<SinkBytes>, Vec<(u64, u64)>, Vec<(u64, u64)>, u64, Vec<Vec<u64>>, Vec<(u64, String)>);
+type ValueBytes = ([u8; 32], Vec<u64>);
+type WeightBytes = Option<(InterfaceBytes, Vec<ValueBytes>)>;
+type RecipeBytes = (InterfaceBytes, WeightBytes, Vec<SinkBytes>, Vec<(u64, u64)>, Vec<(u64, u64)>, u64, Vec<Vec<u64>>, Vec<(u64, String)>);
 
 /// The bytes are not those of a recipe. Cache entries are verified, so this means another version wrote them.
 #[derive(Debug, thiserror::Error)]
@@ -23,7 +25,7 @@ pub struct RecipeError;
 pub fn encode(recipe: &Recipe) -> Vec<u8> {
     let wire: RecipeBytes = (
         interface_bytes(&recipe.main),
-        recipe.weights.as_ref().map(interface_bytes),
+        recipe.weights.as_ref().map(|w| (interface_bytes(w), recipe.weight_values.iter().map(value_bytes).collect())),
         recipe.sinks.iter().map(sink_bytes).collect(),
         recipe.mutations.iter().map(|&(i, o)| (i as u64, o as u64)).collect(),
         recipe.donated.iter().map(|&(i, o)| (i as u64, o as u64)).collect(),
@@ -45,9 +47,11 @@ pub fn decode(bytes: &[u8]) -> Result<Recipe, RecipeError> {
     if read != bytes.len() {
         return Err(RecipeError);
     }
+    let (weights, weight_values) = weights.unzip();
     Ok(Recipe {
         main: interface(main)?,
         weights: weights.map(interface).transpose()?,
+        weight_values: weight_values.unwrap_or_default().into_iter().map(weight_value).collect(),
         sinks: sinks.into_iter().map(sink).collect::<Result<_, _>>()?,
         mutations: mutations.into_iter().map(|(i, o)| (i as usize, o as usize)).collect(),
         donated: donated.into_iter().map(|(i, o)| (i as usize, o as usize)).collect(),
@@ -63,6 +67,14 @@ fn order_bytes(order: &Axes) -> Vec<u64> {
 
 fn order(bytes: Vec<u64>) -> Axes {
     bytes.into_iter().map(|a| a as usize).collect()
+}
+
+fn value_bytes(value: &WeightValue) -> ValueBytes {
+    (value.digest, value.arguments.iter().map(|&a| a as u64).collect())
+}
+
+fn weight_value((digest, arguments): ValueBytes) -> WeightValue {
+    WeightValue { digest, arguments: arguments.into_iter().map(|a| a as usize).collect() }
 }
 
 fn type_bytes(ty: &TensorType) -> TypeBytes {
@@ -163,6 +175,7 @@ mod tests {
                 outputs: vec![ty.clone()],
             },
             weights: Some(Interface { arguments: vec![(Argument::Program(Source::Constant(2)), ty, true)], outputs: vec![] }),
+            weight_values: vec![WeightValue { digest: [7; 32], arguments: vec![0] }],
             sinks: vec![
                 Sink::None,
                 Sink::Int(-4),

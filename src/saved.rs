@@ -1,5 +1,9 @@
 //! A compiled program as bytes that stand alone: the recipe, the executables, and the emitted programs to compile them anew from.
 
+use std::sync::{Mutex, PoisonError};
+
+use rustc_hash::FxHashMap;
+
 use clutch_cache::{Entry, KeyRecord, Metadata, Store};
 
 use crate::compile::{self, Code, compile_options};
@@ -9,7 +13,7 @@ use crate::keys::executable_key;
 use crate::runtime::device::Device;
 
 /// Start of the bytes; changing their form changes this.
-const MAGIC: &[u8; 8] = b"CLUTCHP1";
+const MAGIC: &[u8; 8] = b"CLUTCHP2";
 
 /// Why a program cannot be saved or loaded.
 #[derive(Debug, thiserror::Error)]
@@ -39,8 +43,12 @@ struct Part {
     executable: Vec<u8>,
 }
 
+/// Of a bucket's program, [`Bucketed::digest`](crate::bucket::Bucketed::digest); of an exact one, zeros.
+pub type Digest = [u8; 32];
+
 /// A program's bytes, taken apart.
 pub struct SavedProgram {
+    digest: Digest,
     entry: GraphEntry,
     main: Part,
     weights: Option<Part>,
@@ -59,7 +67,7 @@ impl SavedProgram {
     ///
     /// # Errors
     /// When the plugin cannot serialise.
-    pub fn of(artifact: &Artifact, store: Option<&Store>) -> Result<Self, SavedError> {
+    pub fn of(artifact: &Artifact, digest: Digest, store: Option<&Store>) -> Result<Self, SavedError> {
         let mut parts = artifact.report.programs.iter();
         let mut next = |code: &Code| -> Result<(KeyRecord, Part), SavedError> {
             let kept = parts.next().ok_or_else(|| SavedError::NoBytes("it was not kept".to_owned()))?;
@@ -76,12 +84,12 @@ impl SavedProgram {
             None => (None, None),
         };
         let entry = GraphEntry { recipe: artifact.recipe.clone(), main: main_record, weights: weights_record };
-        Ok(SavedProgram { entry, main, weights })
+        Ok(SavedProgram { digest, entry, main, weights })
     }
 
     /// The bytes.
     pub fn encode(&self) -> Vec<u8> {
-        let mut out = MAGIC.to_vec();
+        let mut out = [MAGIC.as_slice(), &self.digest].concat();
         put(&mut out, &self.entry.encode());
         for part in std::iter::once(&self.main).chain(&self.weights) {
             put(&mut out, &part.hlo);
@@ -95,7 +103,8 @@ impl SavedProgram {
     /// # Errors
     /// When they are anything else.
     pub fn decode(bytes: &[u8]) -> Result<Self, SavedError> {
-        let mut rest = bytes.strip_prefix(MAGIC).ok_or(SavedError::Bytes)?;
+        let rest = bytes.strip_prefix(MAGIC).ok_or(SavedError::Bytes)?;
+        let (&digest, mut rest) = rest.split_first_chunk().ok_or(SavedError::Bytes)?;
         let entry = take(&mut rest).and_then(GraphEntry::decode).ok_or(SavedError::Bytes)?;
         let mut part = || {
             let hlo = take(&mut rest)?.to_vec();
@@ -106,7 +115,7 @@ impl SavedProgram {
             Some(_) => Some(part().ok_or(SavedError::Bytes)?),
             None => None,
         };
-        if rest.is_empty() { Ok(SavedProgram { entry, main, weights }) } else { Err(SavedError::Bytes) }
+        if rest.is_empty() { Ok(SavedProgram { digest, entry, main, weights }) } else { Err(SavedError::Bytes) }
     }
 
     /// Loads the executables on `device`; those that were compiled for another build of the plugin or another processor are compiled
@@ -140,5 +149,52 @@ impl SavedProgram {
         };
         let artifact = Artifact { recipe: self.entry.recipe, main, weights, key: self.entry.main, report: Report::default() };
         Ok(Loaded { artifact, recompiled_for })
+    }
+}
+
+/// The programs of a file, by the sizes that they were compiled for; each is loaded when it is first wanted.
+pub struct SavedPrograms {
+    parts: FxHashMap<Vec<i64>, Vec<u8>>,
+    recompiled_for: Mutex<Option<String>>,
+}
+
+impl SavedPrograms {
+    /// Programs as [`SavedProgram::encode`] wrote them.
+    pub fn new(parts: impl IntoIterator<Item = (Vec<i64>, Vec<u8>)>) -> Self {
+        SavedPrograms { parts: parts.into_iter().collect(), recompiled_for: Mutex::default() }
+    }
+
+    /// The program for these sizes; `None` when there is none, or when this version of Clutch makes another program of the captured one,
+    /// which is logged.
+    ///
+    /// # Errors
+    /// As [`SavedProgram::load`].
+    pub fn load(&self, sizes: &[i64], digest: Digest, device: &Device, store: Option<&Store>) -> Result<Option<Artifact>, SavedError> {
+        let Some(bytes) = self.parts.get(sizes) else {
+            tracing::warn!(?sizes, "the file has no program for these sizes; it is compiled now");
+            return Ok(None);
+        };
+        let program = SavedProgram::decode(bytes)?;
+        if program.digest != digest {
+            tracing::warn!(?sizes, "another version of Clutch saved the program; it is compiled anew");
+            self.was_recompiled("clutch");
+            return Ok(None);
+        }
+        let loaded = program.load(device, store)?;
+        if let Some(field) = &loaded.recompiled_for {
+            tracing::warn!(?sizes, "the program was saved for another {field} and was compiled anew; save it again to start faster");
+            self.was_recompiled(field);
+        }
+        Ok(Some(loaded.artifact))
+    }
+
+    fn was_recompiled(&self, field: &str) {
+        let mut place = self.recompiled_for.lock().unwrap_or_else(PoisonError::into_inner);
+        place.get_or_insert_with(|| field.to_owned());
+    }
+
+    /// The first field of a key that differed here, when a program was compiled anew.
+    pub fn recompiled_for(&self) -> Option<String> {
+        self.recompiled_for.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }

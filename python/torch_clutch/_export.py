@@ -1,6 +1,7 @@
 """From a model or an exported program to the graph that is compiled and what the file of a saved program says about it."""
 
 import dataclasses
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -8,6 +9,7 @@ import torch
 from torch.export import ExportedProgram
 from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind, TensorArgument
 from torch.utils._pytree import tree_unflatten
+from torch.utils._sympy.numbers import int_oo
 
 from . import _structure
 from .decompositions import export_table
@@ -16,10 +18,17 @@ from .errors import SavedModelError, UnsupportedError
 
 @dataclasses.dataclass
 class Exported:
-    """A graph of core operators, the numbers of its placeholders that are weights, the weights by name, and the header's fields."""
+    """A graph of core operators, the weights by name, and the header's fields."""
 
     graph: torch.fx.GraphModule
     static: list[int]
+    """Numbers of the placeholders that are weights."""
+    names: list[str]
+    """Of the placeholders."""
+    examples: list[Any]
+    """Fake values of the placeholders."""
+    ranges: list[tuple[str, int, int | None]]
+    """Name, smallest and largest size of each symbol."""
     tensors: dict[str, torch.Tensor]
     header: dict[str, Any]
 
@@ -27,7 +36,7 @@ class Exported:
 def capture(program: Any, args: tuple[Any, ...] | None, kwargs: Mapping[str, Any] | None) -> Exported:
     """Exports a module if need be and lowers the program to core operators.
 
-    Raises SavedModelError for what cannot be exported here, UnsupportedError for dynamic sizes.
+    Raises SavedModelError for what cannot be exported here, UnsupportedError for numbers that are dynamic.
     """
     if not isinstance(program, ExportedProgram):
         program = _export(program, args, kwargs)
@@ -48,12 +57,12 @@ def capture(program: Any, args: tuple[Any, ...] | None, kwargs: Mapping[str, Any
             arguments.append({"weight": spec.target})
         elif spec.kind == InputKind.USER_INPUT and isinstance(spec.arg, TensorArgument):
             arguments.append({"input": len(inputs)})
-            inputs.append({"dtype": str(value.dtype).removeprefix("torch."), "shape": _sizes(value, node.name)})
+            inputs.append({"dtype": str(value.dtype).removeprefix("torch."), "shape": _sizes(value)})
         elif spec.kind == InputKind.USER_INPUT and isinstance(spec.arg, ConstantArgument):
             arguments.append({"input": len(inputs)})
             inputs.append({"dtype": None, "shape": [], "value": spec.arg.value})
         elif spec.kind == InputKind.USER_INPUT:
-            raise UnsupportedError(f"the input {node.name!r} is a dynamic number; export the model with static sizes to save it")
+            raise UnsupportedError(f"the input {node.name!r} is a dynamic number; export the model with a fixed one to save it")
         else:
             raise SavedModelError(f"the input {node.name!r} ({spec.kind.name.lower()}) cannot be saved")
     takes = _numbered(program.call_spec.in_spec)
@@ -66,7 +75,8 @@ def capture(program: Any, args: tuple[Any, ...] | None, kwargs: Mapping[str, Any
         "takes": takes[1],
         "gives": _numbered(program.call_spec.out_spec),
     }
-    return Exported(program.graph_module, static, tensors, header)
+    names, examples = [node.name for node in placeholders], [node.meta.get("val") for node in placeholders]
+    return Exported(program.graph_module, static, names, examples, _ranges(program), tensors, header)
 
 
 def _export(module: Any, args: tuple[Any, ...] | None, kwargs: Mapping[str, Any] | None) -> ExportedProgram:
@@ -79,12 +89,16 @@ def _export(module: Any, args: tuple[Any, ...] | None, kwargs: Mapping[str, Any]
         return torch.export.export(module, tuple(args or ()), dict(kwargs or {}))
 
 
-def _sizes(value: torch.Tensor, name: str) -> list[int]:
-    if not all(isinstance(size, int) for size in value.shape):
-        raise UnsupportedError(
-            f"the input {name!r} has dynamic sizes {tuple(value.shape)}; export the model with static sizes to save it, once for each size"
-        )
-    return list(value.shape)
+def _sizes(value: torch.Tensor) -> list[int | str]:
+    """Each size, dynamic ones as their expressions."""
+    return [size if isinstance(size, int) else str(size) for size in value.shape]
+
+
+def _ranges(program: ExportedProgram) -> list[tuple[str, int, int | None]]:
+    def largest(bound: Any) -> int | None:
+        return None if bound in (int_oo, sys.maxsize, sys.maxsize - 1) else int(bound)
+
+    return [(str(symbol), int(bounds.lower), largest(bounds.upper)) for symbol, bounds in program.range_constraints.items()]
 
 
 def _numbered(spec: Any) -> list[Any]:

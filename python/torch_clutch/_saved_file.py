@@ -23,7 +23,7 @@ from . import _clutch
 from .errors import SavedModelError
 
 MAGIC = b"CLUTCHS\n"
-VERSION = 1
+VERSION = 2
 PREFIX = struct.Struct("<8sIIQQ32s")
 ALIGNMENT = 64
 

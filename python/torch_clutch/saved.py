@@ -13,6 +13,7 @@ import torch
 from . import _clutch, _structure
 from ._saved_file import SavedFile, write
 from .errors import SavedModelError
+from .ladders import by_symbol
 from .options import Options
 
 log = logging.getLogger("torch_clutch")
@@ -31,14 +32,15 @@ def save(
 ) -> None:
     """Compiles a model and writes it to one file for ``torch_clutch.load``.
 
-    ``program`` is a ``torch.export.ExportedProgram`` of static sizes, or a module (compiled or not) that is exported with the example
-    inputs ``args`` and ``kwargs``. ``weights="apart"`` writes the weights to ``path + ".weights"``; programs that share them, one for
-    each size, can be loaded with one copy. ``options`` are those of ``torch.compile``; with a topology as the target, the file is for
-    a device that need not be here. The file holds the executables and the programs that they were made from, so that a machine with
-    another plugin version compiles them anew.
+    ``program`` is a ``torch.export.ExportedProgram``, or a module (compiled or not) that is exported with the example inputs ``args``
+    and ``kwargs``. Dynamic sizes are compiled for the buckets that serve all of their range, in parallel; they need a largest size,
+    from ``torch.export.Dim(..., max=N)`` or from a list in the option ``buckets``. ``weights="apart"`` writes the weights to
+    ``path + ".weights"``; programs that share them can be loaded with one copy. ``options`` are those of ``torch.compile``; with a
+    topology as the target, the file is for a device that need not be here. The file holds the executables and the programs that they
+    were made from, so that a machine with another plugin version compiles them anew.
 
-    Raises UnsupportedError for dynamic sizes and for operators that cannot be compiled; SavedModelError when the file cannot be
-    written.
+    Raises UnsupportedError for operators that cannot be compiled and sizes that cannot be padded; SavedModelError when the file cannot
+    be written.
     """
     if weights not in ("inside", "apart"):
         raise SavedModelError(f"weights={weights!r}; accepted: 'inside', 'apart'")
@@ -46,27 +48,55 @@ def save(
 
     chosen = Options.read(options)
     exported = capture(program, args, kwargs)
-    content, constants = _clutch.compile_saved(exported.graph, exported.static, chosen.for_rust(inference=True))
+    settings = chosen.for_rust(inference=True)
+    settings["names"] = exported.names
+    settings["ladders"] = by_symbol(chosen.ladders(), exported.names, exported.examples)
+    plan = _clutch.plan_saved(exported.graph, exported.static, exported.ranges, settings)
     tensors = dict(exported.tensors)
     names = []
-    for number, constant in enumerate(constants):
+    for number, constant in enumerate(plan.constants()):
         names.append(None if constant is None else f"constant:{number}")
         if constant is not None:
             tensors[f"constant:{number}"] = constant.detach()
+    programs = [(f"program:{number}", content) for number, content in enumerate(_compile(plan))]
     path = os.fspath(path)
     header = {
         "kind": "program",
         "clutch": _clutch.__version__,
         "torch": torch.__version__,
         "target": chosen.target,
+        "precision": settings["precision"],
         "constants": names,
+        "ranges": {name: [smallest, largest] for name, smallest, largest in plan.ranges()},
+        "rungs": plan.rungs(),
+        "sizes": plan.sizes(),
         **exported.header,
     }
+    sections = [("captured", plan.captured()), *programs]
     if weights == "apart":
         apart = write(path + APART, {"kind": "weights", "weights": _describe(tensors)}, _contents(tensors))
-        write(path, {**header, "apart": apart}, [("program", content)])
+        write(path, {**header, "apart": apart}, sections)
     else:
-        write(path, {**header, "weights": _describe(tensors)}, [("program", content), *_contents(tensors)])
+        write(path, {**header, "weights": _describe(tensors)}, [*sections, *_contents(tensors)])
+
+
+def _compile(plan: Any) -> list[bytes]:
+    """The programs of a plan, compiled by as many threads as there are processors; a terminal sees how far it is."""
+    count = len(plan.sizes())
+    if count == 1:
+        return [plan.compile(0)]
+    from rich.console import Console
+    from rich.progress import track
+
+    console = Console(stderr=True)
+    with ThreadPoolExecutor(os.cpu_count()) as threads:
+        running = [threads.submit(plan.compile, number) for number in range(count)]
+        try:
+            shown = track(running, description="compiling", console=console, disable=not console.is_terminal)
+            return [program.result() for program in shown]
+        finally:
+            for program in running:
+                program.cancel()
 
 
 def _describe(tensors: Mapping[str, torch.Tensor]) -> dict[str, Any]:
@@ -100,7 +130,8 @@ def load(
     file = SavedFile(path)
     if file.header["kind"] != "program":
         raise SavedModelError(f"{path} holds weights; load the program's file, which is {path.removesuffix(APART)!r} if it was not renamed")
-    file.verify(["program"])
+    programs = [f"program:{number}" for number in range(len(file.header["sizes"]))]
+    file.verify(["captured", *programs])
     tensors: dict[str, torch.Tensor] = {}
     sources: list[SavedFile] = []
     given = dict(weights) if isinstance(weights, Mapping) else None
@@ -109,15 +140,14 @@ def load(
         sources, tensors = _stored(file, place)  # type: ignore[arg-type]
     if given is not None:
         tensors = {n: t for n, t in tensors.items() if n.startswith("constant:")} | given
-    settings = Options.read(options).for_rust(inference=True)
+    settings = Options.read(options).for_rust(inference=True) | {"precision": file.header["precision"]}
+    parts = [(sizes, file.read(name)) for sizes, name in zip(file.header["sizes"], programs, strict=True)]
     constants = [None if name is None else tensors[name] for name in file.header["constants"]]
     with ThreadPoolExecutor(1) as background:
         checks = [background.submit(s.verify, [f"weight:{n}" for n in s.header["weights"]]) for s in sources if verify]
-        graph = _clutch.load_saved(file.read("program"), constants, settings)
+        graph = _clutch.load_saved(file.read("captured"), file.header["rungs"], parts, constants, settings)
         for check in checks:
             check.result()
-    if graph.recompiled_for is not None:
-        log.warning("%s was compiled for another %s and was compiled anew; save it again to start faster", path, graph.recompiled_for)
     return SavedProgram(path, file.header, tensors, graph)
 
 
@@ -152,7 +182,8 @@ class Input:
     """What a program takes in one place: a tensor, or a value that it was exported with."""
 
     dtype: str | None
-    shape: tuple[int, ...]
+    shape: tuple[int | str, ...]
+    """Sizes; a dynamic one is the name of its symbol, or an expression."""
     value: Any = None
 
 
@@ -163,6 +194,7 @@ class SavedProgram:
         self.path = path
         self.header = header
         self.inputs = [Input(i["dtype"], tuple(i["shape"]), i.get("value")) for i in header["inputs"]]
+        self.ranges: dict[str, tuple[int, int]] = {name: (smallest, largest) for name, (smallest, largest) in header["ranges"].items()}
         self.weights = {name: _checked(path, name, like, tensors) for name, like in header["tensors"].items()}
         self._graph = graph
         self._arguments: list[Any] = [
@@ -179,10 +211,10 @@ class SavedProgram:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Runs the program. Raises TypeError or ValueError when the arguments are not what it was exported for."""
         given: list[Any] = [None] * len(self.inputs)
-        for number, where, value in _structure.leaves(self.header["takes"][0], args, "args"):
-            given[number] = self._check(number, where, value)
-        for number, where, value in _structure.leaves(self.header["takes"][1], kwargs, "kwargs"):
-            given[number] = self._check(number, where, value)
+        sizes: dict[str, tuple[int, str]] = {}
+        for structure, values, place in zip(self.header["takes"], (args, kwargs), ("args", "kwargs"), strict=True):
+            for number, where, value in _structure.leaves(structure, values, place):
+                given[number] = self._check(number, where, value, sizes)
         values = list(self._arguments)
         for place, number in self._places:
             values[place] = given[number]
@@ -198,7 +230,8 @@ class SavedProgram:
                     given[kind["input"]].copy_(output)
         return _structure.build(self.header["gives"], results.__getitem__)
 
-    def _check(self, number: int, where: str, value: Any) -> Any:
+    def _check(self, number: int, where: str, value: Any, sizes: dict[str, tuple[int, str]]) -> Any:
+        """``value``, if it may stand at this place; ``sizes`` holds the symbols' sizes so far, and where they were found."""
         expected = self.inputs[number]
         if expected.dtype is None:
             if value != expected.value or isinstance(value, torch.Tensor):
@@ -206,11 +239,21 @@ class SavedProgram:
             return value
         if not isinstance(value, torch.Tensor):
             raise TypeError(f"{where} must be a tensor, got {type(value).__name__}")
-        if tuple(value.shape) != expected.shape or str(value.dtype) != f"torch.{expected.dtype}":
+        matches = len(value.shape) == len(expected.shape) and str(value.dtype) == f"torch.{expected.dtype}"
+        if not matches or any(isinstance(s, int) and s != found for s, found in zip(expected.shape, value.shape, strict=True)):
+            shape = ", ".join(map(str, expected.shape)) + ("," if len(expected.shape) == 1 else "")
             raise ValueError(
-                f"{where} must be {expected.dtype} of shape {expected.shape}, got {str(value.dtype).removeprefix('torch.')} of shape "
-                f"{tuple(value.shape)}; programs are saved for one size each"
+                f"{where} must be {expected.dtype} of shape ({shape}), got {str(value.dtype).removeprefix('torch.')} of shape "
+                f"{tuple(value.shape)}" + ("" if self.ranges else "; the program was saved for this size only")
             )
+        for axis, (symbol, found) in enumerate(zip(expected.shape, value.shape, strict=True)):
+            if symbol in self.ranges:
+                smallest, largest = self.ranges[symbol]
+                if not smallest <= found <= largest:
+                    raise ValueError(f"axis {axis} of {where} is {found}; the program was saved for sizes {smallest} to {largest}")
+                first, place = sizes.setdefault(symbol, (found, f"axis {axis} of {where}"))
+                if first != found:
+                    raise ValueError(f"axis {axis} of {where} is {found}, but {place} is {first}, and the two must be equal")
         return value
 
 

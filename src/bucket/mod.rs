@@ -171,6 +171,16 @@ fn varying_dims(graphs: &[&Graph; GRAPHS]) -> Vec<Sizes> {
     found
 }
 
+impl Bucketed {
+    /// A digest of the masked program and of what binds it to true sizes: executables compiled from it serve no other.
+    pub fn digest(&self) -> [u8; 32] {
+        let mut hasher = blake3::Hasher::new();
+        hasher.update(self.lowered.graph.to_string().as_bytes());
+        hasher.update(format!("{:?}{:?}", self.lowered.sources, self.template.bounds).as_bytes());
+        *hasher.finalize().as_bytes()
+    }
+}
+
 impl Template {
     /// Checks that `graph` is this program at other sizes, none larger than the bucket's.
     ///

@@ -5,6 +5,7 @@ use pyo3::prelude::*;
 
 use crate::capture::walk::WalkError;
 use crate::driver::BuildError;
+use crate::saved::SavedError;
 
 /// An exception of the class `torch_clutch.errors.<class>`.
 pub fn new(py: Python<'_>, class: &str, message: &str) -> PyErr {
@@ -34,6 +35,15 @@ pub fn not_here() -> PyErr {
          options={\"target\": \"auto\"} to compile for this machine"
             .to_owned(),
     )
+}
+
+/// An error of a saved program.
+pub fn saved(py: Python<'_>, error: &SavedError) -> PyErr {
+    match error {
+        SavedError::Build(e) => build(py, e),
+        SavedError::Platform { .. } => new(py, "TargetError", &error.to_string()),
+        SavedError::NoBytes(_) | SavedError::Bytes => new(py, "SavedModelError", &error.to_string()),
+    }
 }
 
 /// An error of the plugin.

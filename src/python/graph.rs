@@ -55,28 +55,12 @@ pub fn compile(py: Python<'_>, gm: &Bound<'_, PyAny>, static_inputs: Vec<usize>,
     if !walked.introduced.is_empty() {
         return Err(data_dependent(py, &walked.introduced)?);
     }
-    let helpers = py.import("torch_clutch._runtime")?;
-    let context = Context {
-        exchange: Exchange::get(py)?,
-        draw_seed: helpers.getattr("draw_seed")?.unbind(),
-        increment_version: helpers.getattr("increment_version")?.unbind(),
-    };
-    let sizes = SymbolSolver::of(&walked.program);
-    let lazy = walked.program.inputs.iter().enumerate().filter(|(_, input)| input.is_lazy).map(|(i, _)| i).collect();
     let largest = declared_maxima(&walked);
     let ladders = settings.ladders(py, walked.program.exprs.symbols())?;
     let buckets = Buckets::new(ladders, largest);
-    let graph = CompiledGraph {
-        programs: Arc::new(Programs::new(walked.program, settings.config(), device, settings.store(), buckets)),
-        constants: walked.constants,
-        context,
-        sizes,
-        names: settings.names.clone(),
-        beyond_is_error: settings.beyond_is_error(),
-        lazy,
-        only: OnceLock::new(),
-        eager: settings.async_compile.then(|| gm.clone().unbind()),
-    };
+    let programs = Programs::new(walked.program, settings.config(), device, settings.store(), buckets);
+    let eager = settings.async_compile.then(|| gm.clone().unbind());
+    let graph = CompiledGraph { eager, ..CompiledGraph::of(py, programs, walked.constants, &settings)? };
     let program = &graph.programs.program;
     match solve(program, &walked.hints) {
         Some(symbols) if graph.eager.is_some() => {
@@ -137,8 +121,30 @@ pub(super) fn unsupported(py: Python<'_>, calls: &[Unsupported]) -> PyResult<PyE
 }
 
 impl CompiledGraph {
+    /// A captured graph whose calls wait for compilations.
+    pub(super) fn of(py: Python<'_>, programs: Programs, constants: Vec<Option<Py<PyAny>>>, settings: &Settings) -> PyResult<Self> {
+        let helpers = py.import("torch_clutch._runtime")?;
+        let context = Context {
+            exchange: Exchange::get(py)?,
+            draw_seed: helpers.getattr("draw_seed")?.unbind(),
+            increment_version: helpers.getattr("increment_version")?.unbind(),
+        };
+        let program = &programs.program;
+        Ok(CompiledGraph {
+            sizes: SymbolSolver::of(program),
+            lazy: program.inputs.iter().enumerate().filter(|(_, input)| input.is_lazy).map(|(i, _)| i).collect(),
+            programs: Arc::new(programs),
+            constants,
+            context,
+            names: settings.names.clone(),
+            beyond_is_error: settings.beyond_is_error(),
+            only: OnceLock::new(),
+            eager: None,
+        })
+    }
+
     /// What serves these symbol values, built or looked for at first use; `None` while eager has to.
-    fn serve(&self, py: Python<'_>, symbols: &Symbols) -> PyResult<Option<Served>> {
+    pub(super) fn serve(&self, py: Python<'_>, symbols: &Symbols) -> PyResult<Option<Served>> {
         if let Some(found) = self.programs.found(symbols) {
             return Ok(Some(found));
         }
@@ -166,6 +172,7 @@ impl CompiledGraph {
         match error {
             MakeError::Build(BuildError::Strict) => errors::strict(py, &self.what_is_new(symbols)),
             MakeError::Build(error) => errors::build(py, &error),
+            MakeError::Saved(error) => errors::saved(py, &error),
             MakeError::Unsupported(calls) => unsupported(py, &calls).unwrap_or_else(|error| error),
         }
     }
@@ -258,6 +265,12 @@ impl CompiledGraph {
     fn captured<'py>(&self, py: Python<'py>) -> (Bound<'py, PyBytes>, Vec<Option<i64>>, Vec<Vec<i64>>) {
         let bindings = self.programs.sizes_served().iter().map(|s| s.to_vec()).collect();
         (PyBytes::new(py, &canonical_bytes(&self.programs.program)), self.programs.buckets.largest().to_vec(), bindings)
+    }
+
+    /// Of a saved program: the first field of the executable's key that differed here, when it was compiled anew.
+    #[getter]
+    fn recompiled_for(&self) -> Option<String> {
+        self.programs.saved.as_ref().and_then(|saved| saved.recompiled_for())
     }
 
     /// Why the graph built last was not in the cache: the nearest entry and the first field that differs.

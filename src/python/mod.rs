@@ -134,8 +134,8 @@ fn _clutch(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<captured::Captured>()?;
     m.add_function(wrap_pyfunction!(captured::capture, m)?)?;
     m.add_function(wrap_pyfunction!(captured::compile_captured, m)?)?;
-    m.add_class::<saved::SavedGraph>()?;
-    m.add_function(wrap_pyfunction!(saved::compile_saved, m)?)?;
+    m.add_class::<saved::SavePlan>()?;
+    m.add_function(wrap_pyfunction!(saved::plan_saved, m)?)?;
     m.add_function(wrap_pyfunction!(saved::load_saved, m)?)?;
     m.add_function(wrap_pyfunction!(saved::digest, m)?)?;
     m.add_function(wrap_pyfunction!(saved::digest_sections, m)?)?;

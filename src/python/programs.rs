@@ -18,6 +18,8 @@ use crate::metrics::{METRICS, count};
 use crate::runtime::call::Runner;
 use crate::runtime::device::Device;
 use crate::runtime::sizes::Symbols;
+use crate::runtime::weights::WeightTable;
+use crate::saved::{Digest, SavedError, SavedPrograms};
 use crate::strict;
 
 /// Why there is no program for some sizes.
@@ -26,6 +28,9 @@ pub enum MakeError {
     /// The pipeline failed.
     #[error(transparent)]
     Build(#[from] BuildError),
+    /// A saved program cannot be loaded.
+    #[error(transparent)]
+    Saved(#[from] SavedError),
     /// These calls cannot be lowered.
     #[error("{} operators have no lowering", .0.len())]
     Unsupported(Vec<Unsupported>),
@@ -51,6 +56,9 @@ pub struct Programs {
     pub store: Option<Store>,
     /// Programs for buckets of sizes.
     pub buckets: Buckets,
+    /// Programs of a file, taken before any is built.
+    pub saved: Option<SavedPrograms>,
+    weights: Arc<WeightTable>,
     served: Mutex<FxHashMap<Symbols, Served>>,
     last: Mutex<Option<Arc<Artifact>>>,
     background: Mutex<Background>,
@@ -74,8 +82,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Programs {
     /// No programs yet.
     pub fn new(program: Program, config: Config, device: Device, store: Option<Store>, buckets: Buckets) -> Self {
-        let (served, last, background) = Default::default();
-        Programs { program, config, device, store, buckets, served, last, background }
+        let (weights, served, last, background) = Default::default();
+        Programs { program, config, device, store, buckets, saved: None, weights, served, last, background }
     }
 
     /// The program built last.
@@ -119,6 +127,9 @@ impl Programs {
 
     fn make(&self, symbols: &Symbols) -> Result<Served, MakeError> {
         let build = |bucketed: &Bucketed, sizes: &Symbols| {
+            if let Some(runner) = self.saved_program(sizes, || bucketed.digest())? {
+                return Ok(runner);
+            }
             let built = build_bucket(&self.program, sizes, &bucketed.lowered, &self.device, &self.config, self.store.as_ref());
             count(&METRICS.buckets);
             self.runner(built)
@@ -126,11 +137,20 @@ impl Programs {
         if let Some(served) = self.in_bucket(symbols, build)? {
             return Ok(served);
         }
+        if let Some(runner) = self.saved_program(symbols, Default::default)? {
+            return Ok(Served { runner, binding: None });
+        }
         let runner = self.build_exact(symbols, &self.config)?;
         if !symbols.is_empty() {
             count(&METRICS.bucket_exact);
         }
         Ok(Served { runner, binding: None })
+    }
+
+    fn saved_program(&self, sizes: &Symbols, digest: impl FnOnce() -> Digest) -> Result<Option<Arc<Runner>>, SavedError> {
+        let Some(saved) = &self.saved else { return Ok(None) };
+        let artifact = saved.load(sizes, digest(), &self.device, self.store.as_ref())?;
+        Ok(artifact.map(|artifact| self.ready(Arc::new(artifact))))
     }
 
     /// A program for exactly these sizes.
@@ -168,7 +188,7 @@ impl Programs {
 
     fn ready(&self, artifact: Arc<Artifact>) -> Arc<Runner> {
         *lock(&self.last) = Some(Arc::clone(&artifact));
-        Arc::new(Runner::new(artifact))
+        Arc::new(Runner::new(artifact, Arc::clone(&self.weights)))
     }
 
     /// What serves these sizes without waiting for a compiler: a program that is ready or in the cache; else its compilation starts in

@@ -3,96 +3,169 @@
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyList};
-use smallvec::SmallVec;
+use pyo3::types::PyBytes;
 
 use super::errors;
-use super::graph::{solve, unsupported};
+use super::graph::{CompiledGraph, unsupported};
+use super::programs::Programs;
+use super::served::Buckets;
 use super::settings::Settings;
+use crate::bucket::bucket;
+use crate::bucket::ladder::Ladder;
+use crate::capture::canonical::canonical_bytes;
+use crate::capture::read::read_program;
 use crate::capture::walk::walk;
-use crate::driver::{Built, Config, build};
-use crate::runtime::call::{Context, Runner};
-use crate::runtime::dlpack::Exchange;
-use crate::saved::{SavedError, SavedProgram};
+use crate::driver::{Built, Config, build, build_bucket};
+use crate::runtime::sizes::{SymbolSolver, Symbols};
+use crate::saved::{SavedError, SavedProgram, SavedPrograms};
 
 /// Constants of a program that are passed as inputs, by number.
 type Constants = Vec<Option<Py<PyAny>>>;
 
-fn failed(py: Python<'_>, error: SavedError) -> PyErr {
-    match error {
-        SavedError::Build(e) => errors::build(py, &e),
-        SavedError::Platform { .. } => errors::new(py, "TargetError", &error.to_string()),
-        other => errors::new(py, "SavedModelError", &other.to_string()),
-    }
-}
+/// Programs of one file; more would take too long to compile.
+const MOST_PROGRAMS: usize = 256;
 
-/// Compiles `gm` and gives the program's bytes and its large constants. The sizes must be static.
-///
-/// Raises UnsupportedError when calls cannot be lowered or sizes are symbolic.
-#[pyfunction]
-pub fn compile_saved<'py>(
-    py: Python<'py>,
-    gm: &Bound<'py, PyAny>,
-    static_inputs: Vec<usize>,
-    settings: Settings,
-) -> PyResult<(Bound<'py, PyBytes>, Constants)> {
-    let device = settings.device(py)?;
-    let store = settings.store();
-    let config = Config { keep_programs: true, dump_dir: None, ..settings.config() };
-    let walked = walk(gm, &static_inputs).map_err(|e| errors::walk(py, e))?;
-    let symbols = solve(&walked.program, &[]).ok_or_else(|| {
-        errors::new(py, "UnsupportedError", "the program has dynamic sizes; export it with static ones to save it, once for each size")
-    })?;
-    let built = py.detach(|| build(&walked.program, &symbols, &device, &config, store.as_ref()));
-    let artifact = match built.map_err(|e| errors::build(py, &e))? {
-        Built::Ready(artifact) => artifact,
-        Built::Unsupported(calls) => return Err(unsupported(py, &calls)?),
-    };
-    let saved = SavedProgram::of(&artifact, store.as_ref()).map_err(|e| failed(py, e))?;
-    Ok((PyBytes::new(py, &saved.encode()), walked.constants))
-}
-
-/// A loaded program. Calling it with the list of its placeholders' values runs it, and empties the list.
+/// A captured program and all sizes that it is to be compiled for.
 #[pyclass(frozen, module = "torch_clutch._clutch")]
-pub struct SavedGraph {
-    runner: Runner,
-    context: Context,
+pub struct SavePlan {
+    programs: Programs,
+    sizes: Vec<Symbols>,
+    rungs: Vec<Vec<i64>>,
+    ranges: Vec<(String, i64, i64)>,
     constants: Constants,
-    /// The first field of the executable's key that differed here, when it was compiled anew.
-    #[pyo3(get)]
-    recompiled_for: Option<String>,
+}
+
+/// Captures `gm` and plans the programs that serve all sizes in `ranges`: smallest and largest size of each symbol by name. A symbol
+/// without a largest size ends at the last bucket of its list.
+///
+/// Raises UnsupportedError when a symbol has neither, SavedModelError when there would be too many programs.
+#[pyfunction]
+pub fn plan_saved(
+    py: Python<'_>,
+    gm: &Bound<'_, PyAny>,
+    static_inputs: Vec<usize>,
+    ranges: Vec<(String, i64, Option<i64>)>,
+    settings: Settings,
+) -> PyResult<SavePlan> {
+    let device = settings.device(py)?;
+    let walked = walk(gm, &static_inputs).map_err(|e| errors::walk(py, e))?;
+    let symbols = walked.program.exprs.symbols();
+    let ladders = settings.ladders(py, symbols)?;
+    let solver = SymbolSolver::of(&walked.program);
+    let mut known = Vec::new();
+    for (i, (name, ladder)) in symbols.iter().zip(&ladders).enumerate() {
+        let range = ranges.iter().find(|(symbol, ..)| symbol == name);
+        let listed = if let Ladder::List(sizes) = ladder { sizes.last().copied() } else { None };
+        let declared = range.and_then(|(_, _, largest)| *largest);
+        let Some(largest) = listed.into_iter().chain(declared).min() else {
+            let place = solver.origin(i as u32, &settings.names);
+            let advice = "export the model with torch.export.Dim(..., max=N), or list the sizes in the option 'buckets'";
+            return Err(errors::new(py, "UnsupportedError", &format!("{place} has no largest size; {advice}")));
+        };
+        known.push((name.clone(), range.map_or(1, |(_, smallest, _)| (*smallest).max(1)), largest));
+    }
+    let bounds: Vec<(i64, i64)> = known.iter().map(|(_, smallest, largest)| (*smallest, *largest)).collect();
+    let buckets = Buckets::new(ladders, known.iter().map(|(.., largest)| Some(*largest)).collect());
+    let rungs = buckets.rungs(&bounds);
+    let count = rungs.iter().try_fold(1_usize, |count, rungs| count.checked_mul(rungs.len())).unwrap_or(usize::MAX);
+    if count > MOST_PROGRAMS {
+        let each: Vec<String> = rungs.iter().map(|r| r.len().to_string()).collect();
+        let advice = "list fewer sizes in the option 'buckets', or declare smaller ranges";
+        let message = format!("{} programs would have to be compiled, more than {MOST_PROGRAMS}; {advice}", each.join(" x "));
+        return Err(errors::new(py, "SavedModelError", &message));
+    }
+    let mut sizes = vec![Symbols::new()];
+    for rungs in &rungs {
+        let longer = |one: &Symbols| rungs.iter().map(|&rung| one.iter().copied().chain([rung]).collect()).collect::<Vec<Symbols>>();
+        sizes = sizes.iter().flat_map(longer).collect();
+    }
+    let config = Config { keep_programs: true, dump_dir: None, ..settings.config() };
+    let programs = Programs::new(walked.program, config, device, settings.store(), buckets);
+    Ok(SavePlan { programs, sizes, rungs, ranges: known, constants: walked.constants })
 }
 
 #[pymethods]
-impl SavedGraph {
-    fn __call__<'py>(&self, py: Python<'py>, args: &Bound<'py, PyList>) -> PyResult<Bound<'py, PyList>> {
-        let items: SmallVec<[Bound<'py, PyAny>; 16]> = args.iter().collect();
-        args.del_slice(0, args.len())?;
-        self.runner.call(py, &self.context, &items, &self.constants, None)
+impl SavePlan {
+    /// The captured program.
+    fn captured<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        PyBytes::new(py, &canonical_bytes(&self.programs.program))
+    }
+
+    /// Large constants of the program, by number.
+    fn constants(&self, py: Python<'_>) -> Constants {
+        self.constants.iter().map(|c| c.as_ref().map(|c| c.clone_ref(py))).collect()
+    }
+
+    /// Name, smallest and largest size of each symbol.
+    fn ranges(&self) -> Vec<(String, i64, i64)> {
+        self.ranges.clone()
+    }
+
+    /// The sizes that each symbol is compiled for.
+    fn rungs(&self) -> Vec<Vec<i64>> {
+        self.rungs.clone()
+    }
+
+    /// The symbols' sizes of each program.
+    fn sizes(&self) -> Vec<Vec<i64>> {
+        self.sizes.iter().map(|s| s.to_vec()).collect()
+    }
+
+    /// Compiles the program of this number and gives its bytes.
+    ///
+    /// Raises UnsupportedError when calls cannot be lowered or padding could show.
+    fn compile<'py>(&self, py: Python<'py>, number: usize) -> PyResult<Bound<'py, PyBytes>> {
+        let Programs { program, config, device, store, buckets, .. } = &self.programs;
+        let (store, sizes) = (store.as_ref(), &self.sizes[number]);
+        let (built, digest) = match buckets.choose(sizes) {
+            None => (py.detach(|| build(program, sizes, device, config, store)), [0; 32]),
+            Some(sizes) => {
+                let bucketed = py.detach(|| bucket(program, &sizes, config.lower_options())).map_err(|reason| {
+                    let advice = "export it with static sizes, or use options={\"buckets\": \"exact\"}";
+                    let message = format!("the program cannot be padded to the sizes {:?}: {reason}; {advice}", sizes.as_slice());
+                    errors::new(py, "UnsupportedError", &message)
+                })?;
+                (py.detach(|| build_bucket(program, &sizes, &bucketed.lowered, device, config, store)), bucketed.digest())
+            }
+        };
+        let artifact = match built.map_err(|e| errors::build(py, &e))? {
+            Built::Ready(artifact) => artifact,
+            Built::Unsupported(calls) => return Err(unsupported(py, &calls)?),
+        };
+        let saved = SavedProgram::of(&artifact, digest, store).map_err(|e| errors::saved(py, &e))?;
+        Ok(PyBytes::new(py, &saved.encode()))
     }
 }
 
-/// Loads a program's bytes on the device of the settings.
+/// Loads the programs of a file on the device of the settings: the largest now, others when they are first called. `rungs` and `parts` are
+/// what [`SavePlan`] gave.
 ///
 /// Raises SavedModelError when the bytes are something else, TargetError when they are for another kind of device.
 #[pyfunction]
-pub fn load_saved(py: Python<'_>, program: &[u8], constants: Constants, settings: Settings) -> PyResult<SavedGraph> {
-    let saved = SavedProgram::decode(program).map_err(|e| failed(py, e))?;
-    let device = settings.device(py)?;
-    let store = settings.store();
-    let loaded = py.detach(|| saved.load(&device, store.as_ref())).map_err(|e| failed(py, e))?;
-    let helpers = py.import("torch_clutch._runtime")?;
-    let context = Context {
-        exchange: Exchange::get(py)?,
-        draw_seed: helpers.getattr("draw_seed")?.unbind(),
-        increment_version: helpers.getattr("increment_version")?.unbind(),
-    };
-    let recompiled_for = loaded.recompiled_for;
-    Ok(SavedGraph { runner: Runner::new(Arc::new(loaded.artifact)), context, constants, recompiled_for })
+pub fn load_saved(
+    py: Python<'_>,
+    captured: &[u8],
+    rungs: Vec<Vec<i64>>,
+    parts: Vec<(Vec<i64>, Vec<u8>)>,
+    constants: Constants,
+    settings: Settings,
+) -> PyResult<CompiledGraph> {
+    let bad = || errors::saved(py, &SavedError::Bytes);
+    let program = read_program(captured).map_err(|_| bad())?;
+    if program.exprs.symbols().len() != rungs.len() || parts.iter().any(|(sizes, _)| sizes.len() != rungs.len()) {
+        return Err(bad());
+    }
+    let largest = rungs.iter().map(|r| r.last().copied()).collect();
+    let buckets = Buckets::new(rungs.into_iter().map(Ladder::List).collect(), largest);
+    let first = parts.iter().map(|(sizes, _)| Symbols::from_slice(sizes)).max().ok_or_else(bad)?;
+    let mut programs = Programs::new(program, settings.config(), settings.device(py)?, settings.store(), buckets);
+    programs.saved = Some(SavedPrograms::new(parts));
+    let graph = CompiledGraph::of(py, programs, constants, &settings)?;
+    graph.serve(py, &first)?;
+    Ok(graph)
 }
 
 /// The blake3 digest of some bytes, in hexadecimal digits.

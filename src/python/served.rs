@@ -62,17 +62,25 @@ impl Buckets {
         if self.ladders.iter().all(|ladder| *ladder == Ladder::Exact) {
             return None;
         }
-        let largest = |i: usize| self.largest.get(i).copied().flatten();
         // One size beyond a list's end makes the whole program exact.
-        let sizes: Option<Symbols> =
-            symbols.iter().zip(&self.ladders).enumerate().map(|(i, (&s, ladder))| ladder.bucket(s, largest(i))).collect();
-        let sizes = sizes?;
-        let small = |(&bucket, &size): (&i64, &i64)| bucket <= SMALLEST && bucket != size;
-        // Sizes up to the smallest bucket are not padded.
-        if sizes.iter().zip(symbols).any(small) || sizes.iter().all(|&s| s <= SMALLEST) {
-            return None;
-        }
-        Some(sizes)
+        let sizes: Option<Symbols> = symbols.iter().enumerate().map(|(i, &size)| self.rung(i, size)).collect();
+        sizes.filter(|sizes| sizes.iter().any(|&s| s > SMALLEST))
+    }
+
+    /// The bucket of one symbol's size; buckets up to the smallest are not padded.
+    fn rung(&self, symbol: usize, size: i64) -> Option<i64> {
+        let bucket = self.ladders[symbol].bucket(size, self.largest.get(symbol).copied().flatten())?;
+        Some(if bucket <= SMALLEST { size } else { bucket })
+    }
+
+    /// The sizes that each symbol is compiled for, to serve all sizes in a range (first and last).
+    pub fn rungs(&self, ranges: &[(i64, i64)]) -> Vec<Vec<i64>> {
+        let of = |(symbol, &(first, last)): (usize, &(i64, i64))| {
+            let mut rungs: Vec<i64> = (first..=last).filter_map(|size| self.rung(symbol, size)).collect();
+            rungs.dedup();
+            rungs
+        };
+        ranges.iter().enumerate().map(of).collect()
     }
 
     /// The bucket of these sizes, made at first use; `None` when it cannot be had, which is logged once.

@@ -1,9 +1,7 @@
 //! One call of a compiled program: tensors in, executable, tensors out.
 
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
 
-use clutch_graph::TensorType;
 use clutch_pjrt::{Buffer, ExecuteScratch, LoadedExecutable};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::intern;
@@ -12,14 +10,15 @@ use pyo3::types::PyList;
 use smallvec::SmallVec;
 
 use super::dlpack::Exchange;
-use super::inputs::{Inputs, Slot, donate, fill, sample, version};
+use super::inputs::{Inputs, Slot, donate, fill};
 use super::outputs::{tensor, view, write_back};
+use super::weights::{LaidOut, WeightTable};
 use crate::bucket::bind::Binding;
 use crate::capture::lower::{Sink, Source};
 use crate::capture::program::ViewBase;
 use crate::compile::Code;
 use crate::driver::Artifact;
-use crate::metrics::{METRICS, count, count_n, time};
+use crate::metrics::{METRICS, count};
 use crate::python::errors;
 use crate::recipe::{Argument, Interface};
 
@@ -37,8 +36,7 @@ pub struct Context {
 #[derive(Default)]
 struct State {
     main: Vec<Slot>,
-    weights: Vec<Slot>,
-    weight_results: Vec<Buffer>,
+    weights: LaidOut,
     outputs: Vec<Buffer>,
     scratch: ExecuteScratch,
 }
@@ -46,13 +44,14 @@ struct State {
 /// A compiled program with its device state.
 pub struct Runner {
     artifact: Arc<Artifact>,
+    table: Arc<WeightTable>,
     state: Mutex<Option<State>>,
 }
 
 impl Runner {
-    /// A runner of `artifact`.
-    pub fn new(artifact: Arc<Artifact>) -> Self {
-        Runner { artifact, state: Mutex::new(None) }
+    /// A runner of `artifact`; all programs of one captured graph share one table of laid out weights.
+    pub fn new(artifact: Arc<Artifact>, table: Arc<WeightTable>) -> Self {
+        Runner { artifact, table, state: Mutex::new(None) }
     }
 
     /// The program.
@@ -114,8 +113,8 @@ impl Runner {
         }
         let seed = if recipe.needs_seed() { context.draw_seed.call0(py)?.extract::<i64>(py)? as u64 } else { 0 };
         let inputs = Inputs { args, constants, seed, binding };
-        if let (Some(interface), Some(Code::Loaded(code))) = (&recipe.weights, &self.artifact.weights) {
-            self.refresh_weights(py, context, interface, code, &inputs, state)?;
+        if let Some(Code::Loaded(code)) = &self.artifact.weights {
+            state.weights.refresh(py, context, recipe, code, &inputs, &self.table)?;
         }
         state.main.resize_with(recipe.main.arguments.len(), Slot::default);
         for (slot, (argument, ty, kept)) in state.main.iter_mut().zip(&recipe.main.arguments) {
@@ -127,60 +126,13 @@ impl Runner {
             let (_, ty, _) = &recipe.main.arguments[argument];
             donate(py, main.client(), &mut state.main[argument], ty)?;
         }
-        let executed = execute(py, main, &recipe.main, &state.main, &state.weight_results, &mut state.scratch, &mut state.outputs);
+        let executed = execute(py, main, &recipe.main, &state.main, state.weights.results(), &mut state.scratch, &mut state.outputs);
         for &(argument, _) in &recipe.donated {
             state.main[argument] = Slot::default();
         }
         executed?;
         count(&METRICS.executions);
         self.results(py, context, &inputs, state)
-    }
-
-    /// Runs the weight program when a weight's address or version has changed.
-    fn refresh_weights(
-        &self,
-        py: Python<'_>,
-        context: &Context,
-        interface: &Interface,
-        code: &LoadedExecutable,
-        inputs: &Inputs<'_, '_>,
-        state: &mut State,
-    ) -> PyResult<()> {
-        let mut stale = state.weight_results.is_empty();
-        state.weights.resize_with(interface.arguments.len(), Slot::default);
-        for (slot, (argument, _, _)) in state.weights.iter_mut().zip(&interface.arguments) {
-            let Some(tensor) = tensor_of(argument, inputs) else { continue };
-            let tensor = tensor?;
-            let view = context.exchange.view(tensor)?;
-            let (address, version, sample) = (view.start() as usize, version(tensor)?, sample(&view));
-            if (slot.address, slot.version, slot.sample) != (address, version, sample) {
-                (slot.address, slot.version, slot.sample, stale) = (address, version, sample, true);
-                slot.buffer = None;
-                slot.retained = Some(context.exchange.retain(&tensor.call_method0(intern!(py, "detach"))?)?);
-            }
-        }
-        if !stale {
-            return Ok(());
-        }
-        let start = Instant::now();
-        let mut slots: Vec<Slot> = Vec::new();
-        for (argument, ty, _) in &interface.arguments {
-            let mut slot = Slot::default();
-            if let Argument::Program(source) = argument {
-                fill(context, code.client(), &mut slot, source, ty, false, inputs)?;
-            }
-            slots.push(slot);
-        }
-        let mut results = Vec::new();
-        execute(py, code, interface, &slots, &[], &mut state.scratch, &mut results)?;
-        let bytes: usize = interface.outputs.iter().map(TensorType::byte_size).sum();
-        if state.weight_results.is_empty() {
-            count_n(&METRICS.weight_bytes, bytes as u64);
-        }
-        count(&METRICS.weight_executions);
-        time(&METRICS.weight_ns, start.elapsed());
-        state.weight_results = results;
-        Ok(())
     }
 
     fn results<'py>(
@@ -249,29 +201,23 @@ fn is_true(py: Python<'_>, buffer: &Buffer) -> PyResult<bool> {
     Ok(bytes.first().is_some_and(|&b| b != 0))
 }
 
-/// The tensor an argument is made from; `None` when it is made from none.
-fn tensor_of<'a, 'py>(argument: &Argument, inputs: &'a Inputs<'a, 'py>) -> Option<PyResult<&'a Bound<'py, PyAny>>> {
-    match argument {
-        Argument::Program(Source::Input { index, .. }) => {
-            Some(inputs.args.get(*index).ok_or_else(|| errors::internal("an argument is missing".to_owned())))
-        }
-        _ => None,
-    }
-}
-
-fn execute(
+/// Runs an executable on the contents of `slots` and on the weight program's results.
+///
+/// # Errors
+/// When an argument has no contents, or the plugin fails.
+pub(super) fn execute(
     py: Python<'_>,
     code: &LoadedExecutable,
     interface: &Interface,
     slots: &[Slot],
-    weights: &[Buffer],
+    weights: &[Arc<Buffer>],
     scratch: &mut ExecuteScratch,
     outputs: &mut Vec<Buffer>,
 ) -> PyResult<()> {
     let mut buffers: SmallVec<[&Buffer; 16]> = SmallVec::with_capacity(slots.len());
     for (slot, (argument, _, _)) in slots.iter().zip(&interface.arguments) {
         let buffer = match argument {
-            Argument::Weight(i) => weights.get(*i),
+            Argument::Weight(i) => weights.get(*i).map(Arc::as_ref),
             Argument::Program(_) => slot.buffer.as_ref(),
         };
         buffers.push(buffer.ok_or_else(|| errors::internal("an argument has no contents".to_owned()))?);

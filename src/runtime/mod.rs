@@ -12,3 +12,5 @@ mod outputs;
 pub mod pack;
 #[cfg(feature = "python")]
 pub mod sizes;
+#[cfg(feature = "python")]
+pub mod weights;
