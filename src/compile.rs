@@ -1,8 +1,9 @@
 //! Emitted programs to executables, through the cache when there is one.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use clutch_cache::{Entry, Flight, KeyRecord, LeadGuard, Metadata, Store};
+use clutch_cache::{Entry, Flight, KeyRecord, Metadata, Store};
 use clutch_pjrt::{CompileOptions, Executable, LoadedExecutable, ProgramFormat};
 
 use crate::driver::BuildError;
@@ -65,7 +66,7 @@ pub fn compile_options(device: &Device) -> CompileOptions {
 pub fn compile(hlo: &[u8], device: &Device, store: Option<&Store>, label: &str) -> Result<Compiled, BuildError> {
     let options = compile_options(device);
     let record = executable_key(hlo, &options, device)?;
-    let mut lead = None;
+    let (mut lead, mut refused) = (None, false);
     if let Some(store) = store {
         let start = Instant::now();
         let flight = store.lead_or_wait(&record, WAIT_FOR_OTHERS);
@@ -75,6 +76,7 @@ pub fn compile(hlo: &[u8], device: &Device, store: Option<&Store>, label: &str) 
                 if let Some(code) = load(entry, device) {
                     return Ok(Compiled { code, record, stored: true, fresh: false });
                 }
+                refused = true;
             }
             Flight::Lead(guard) => lead = Some(guard),
             Flight::TimedOut => tracing::warn!("another process has been compiling this program for long; compiling it here too"),
@@ -92,7 +94,12 @@ pub fn compile(hlo: &[u8], device: &Device, store: Option<&Store>, label: &str) 
     let elapsed = start.elapsed();
     time(&METRICS.compile_ns, elapsed);
     count(&METRICS.compiles);
-    let stored = lead.is_some_and(|guard| publish(guard, &code, label, elapsed));
+    let stored = match (lead, store) {
+        (Some(guard), _) => publish(&code, label, elapsed, |metadata, bytes| guard.publish(metadata, bytes)),
+        // What the plugin did not load gives way to what it compiled now.
+        (None, Some(store)) if refused => publish(&code, label, elapsed, |metadata, bytes| store.put(&record, metadata, bytes)),
+        _ => false,
+    };
     Ok(Compiled { code, record, stored, fresh: true })
 }
 
@@ -110,7 +117,8 @@ pub fn load(entry: Entry, device: &Device) -> Option<Code> {
                 }
                 Err(error) => {
                     count(&METRICS.load_failures);
-                    tracing::warn!(%error, "the plugin does not load a cached executable; compiling it again");
+                    let message = "the plugin does not load a cached executable; such executables are compiled again";
+                    warn_once(&REFUSED, &error, message);
                     None
                 }
             }
@@ -122,14 +130,27 @@ pub fn load(entry: Entry, device: &Device) -> Option<Code> {
     }
 }
 
-fn publish(guard: LeadGuard, code: &Code, label: &str, elapsed: Duration) -> bool {
+static REFUSED: AtomicBool = AtomicBool::new(false);
+static NOT_SERIALIZED: AtomicBool = AtomicBool::new(false);
+
+/// A plugin that fails at one executable mostly fails at all: the first is a warning, the others stand in the log of details.
+fn warn_once(warned: &AtomicBool, error: &clutch_pjrt::Error, message: &str) {
+    if warned.swap(true, Ordering::Relaxed) {
+        tracing::info!(%error, "{message}");
+    } else {
+        tracing::warn!(%error, "{message}");
+    }
+}
+
+/// Hands the serialised executable to `put`; whether it is stored.
+fn publish(code: &Code, label: &str, elapsed: Duration, put: impl FnOnce(&Metadata, &[u8]) -> bool) -> bool {
     let Some(executable) = code.executable() else { return false };
     let start = Instant::now();
     let stored = match executable.serialize() {
-        Ok(bytes) => guard.publish(&describe(executable, label, elapsed, bytes.len()), &bytes),
+        Ok(bytes) => put(&describe(executable, label, elapsed, bytes.len()), &bytes),
         Err(error) => {
             count(&METRICS.serialize_failures);
-            tracing::warn!(%error, "the plugin cannot serialise an executable; it is not cached");
+            warn_once(&NOT_SERIALIZED, &error, "the plugin cannot serialise an executable; such executables are not cached");
             false
         }
     };
