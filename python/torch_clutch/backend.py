@@ -9,13 +9,13 @@ from typing import Any
 
 import torch
 from torch._dynamo.backends.common import aot_autograd
-from torch._functorch.partitioners import min_cut_rematerialization_partition
 from torch._guards import TracingContext
 from torch.utils._python_dispatch import _disable_current_modes
 
 from . import _clutch, capturing, inspection, recording, strictness
 from .decompositions import table
 from .errors import ClutchError, StrictModeError, UnsupportedError, for_dynamo
+from .joint import split_joint
 from .ladders import by_symbol
 from .options import Options, note_once
 from .partition import compile_in_parts, whole_in_eager
@@ -63,7 +63,7 @@ def _compile_graph(
         bw_compiler=_compiler(chosen, "backward", [], ladders),
         inference_compiler=_compiler(chosen, "inference", names, ladders),
         decompositions=table(),
-        partition_fn=min_cut_rematerialization_partition,
+        partition_fn=split_joint,
         keep_inference_input_mutations=True,
     )
     try:

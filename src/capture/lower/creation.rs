@@ -17,6 +17,7 @@ pub const OPS: Family = &[
     ("aten.zeros_like.default", |l, c| fill(l, c, 0)),
     ("aten.new_zeros.default", |l, c| fill(l, c, 0)),
     ("aten._efficientzerotensor.default", |l, c| fill(l, c, 0)),
+    ("aten._new_zeros_with_same_feature_meta.default", |l, c| fill(l, c, 0)),
     ("aten.ones.default", |l, c| fill(l, c, 1)),
     ("aten.ones_like.default", |l, c| fill(l, c, 1)),
     ("aten.new_ones.default", |l, c| fill(l, c, 1)),
