@@ -13,7 +13,7 @@ SETUP := $(VENV)/.clutch-setup
 BUILT := $(VENV)/.clutch-built
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test test-rust test-python models families lengths coverage bench-first-call bench-steady nits fmt clean
+.PHONY: help setup build demo test test-rust test-python models families lengths coverage bench-first-call bench-steady bench-rewrites nits fmt clean
 
 help: ## show this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -58,6 +58,9 @@ bench-first-call: $(BUILT) ## first call, cold and warm, beside a do-nothing bac
 
 bench-steady: $(BUILT) ## steady latency beside Inductor and eager, and the overhead of a call
 	$(BIN)/python benches/steady.py
+
+bench-rewrites: $(BUILT) ## cycles of the TPU compiler's schedules with rewriting on and off (REWRITES="--only llama" for less)
+	$(BIN)/clutch estimate benches/rewrites.py $(REWRITES)
 
 nits: $(SETUP) ## rustfmt, clippy and ruff
 	cargo fmt --all --check

@@ -13,6 +13,7 @@ COMMANDS = {
     "buckets": "Suggest ladders of buckets from the sizes that a job has.",
     "cache": "Look at the compile cache, check it, and move entries between machines.",
     "doctor": "Show plugins, versions, devices and the options in force, and run a self-test.",
+    "estimate": "Compare the TPU compiler's schedules of a job's graphs with rewriting on and off.",
     "inspect": "Run a script and print the graphs, the HLO and statistics of what it compiles.",
     "warmup": "Compile everything that a job will need, ahead of time, also for devices that are not here.",
 }
