@@ -15,6 +15,9 @@ const SMALLEST: usize = 32;
 /// Nodes of a region at most, not counting those that cost nothing.
 const LARGEST: usize = 128;
 
+/// Nodes in a row that are copied into regions at most; longer chains are cut into regions as all else is.
+const LONGEST_COPIED: usize = 8;
+
 /// Where an operand of a region's node comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Source {
@@ -86,19 +89,21 @@ pub(crate) struct Region<'g> {
 /// Which nodes cost next to nothing and are copied into each region that reads them: constants, counters, and spreads and casts of these and of
 /// parameters.
 pub(crate) fn copied(graph: &Graph) -> Vec<bool> {
-    let mut out = vec![false; graph.nodes().len()];
+    let mut length = vec![0; graph.nodes().len()];
     for id in graph.ids() {
         let node = graph.node(id);
-        out[id.index()] = match &node.op {
-            Op::Constant(_) | Op::Iota { .. } => true,
+        length[id.index()] = match &node.op {
+            Op::Constant(_) | Op::Iota { .. } => 1,
             Op::Broadcast { .. } | Op::Reshape(_) | Op::Convert(_) | Op::Transpose(_) => {
                 let source = node.operands[0].node;
-                out[source.index()] || matches!(graph.node(source).op, Op::Parameter(..))
+                let before = length[source.index()];
+                let begins = matches!(graph.node(source).op, Op::Parameter(..));
+                if begins || (1..LONGEST_COPIED).contains(&before) { before + 1 } else { 0 }
             }
-            _ => false,
+            _ => 0,
         };
     }
-    out
+    length.into_iter().map(|length| length > 0).collect()
 }
 
 /// Cuts the live nodes of a graph that are not [`copied`] into regions, in order.
