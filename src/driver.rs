@@ -8,7 +8,7 @@ use clutch_cache::{KeyKind, KeyRecord, Metadata, Store};
 use clutch_graph::graph::Alias;
 use clutch_graph::op::Precision;
 use clutch_graph::{Graph, GraphError, InputKind};
-use clutch_passes::{ParameterSource, PassError, PassOptions, PassReport, Rewrite, split_weights};
+use clutch_passes::{ParameterSource, PassError, PassOptions, PassReport, Rewrite, Roll, split_weights};
 
 use crate::capture::lower::{LowerError, LowerOptions, Lowered, Source, Unsupported, lower};
 use crate::capture::program::Program;
@@ -35,6 +35,8 @@ pub struct Config {
     pub fold_budget_bytes: usize,
     /// Rewrites of the e-graph.
     pub rewrite: Rewrite,
+    /// Repeated layers as loops.
+    pub roll: Roll,
     /// PyTorch's version, as it stands in the graph key.
     pub torch_version: String,
     /// Where graphs and programs are written for people to read.
@@ -280,6 +282,7 @@ impl Build<'_> {
             fold_budget_bytes: self.config.fold_budget_bytes,
             inference: self.config.inference,
             rewrite: self.config.rewrite,
+            roll: self.config.roll,
             device: self.cost_table()?,
             ..PassOptions::default()
         };

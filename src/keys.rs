@@ -29,6 +29,7 @@ pub fn graph_key(program: &Program, symbols: &[i64], padded: bool, device: &Devi
     record.push_text("donate", config.donate.to_string());
     record.push_text("fold_budget_bytes", config.fold_budget_bytes.to_string());
     record.push_text("rewrite", format!("{:?}", config.rewrite));
+    record.push_text("roll", format!("{:?}", config.roll));
     record.push_text("sizes", format!("{symbols:?}{}", if padded { " and below" } else { "" }));
     record.push_bytes("program", &canonical_bytes(program));
     Ok(record)

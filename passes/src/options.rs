@@ -24,6 +24,18 @@ pub enum Rewrite {
     On,
 }
 
+/// Which repeated layers become loops.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Roll {
+    /// None.
+    #[default]
+    Off,
+    /// Those that compile faster and, by the cost table, run about as fast.
+    Auto,
+    /// All that can be.
+    On,
+}
+
 /// Options of one run of the passes. All of them are part of the cache key.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct PassOptions {
@@ -39,6 +51,8 @@ pub struct PassOptions {
     pub rewrite: Rewrite,
     /// The cost table that rewrites are chosen by.
     pub device: Device,
+    /// Repeated layers as loops.
+    pub roll: Roll,
 }
 
 impl Default for PassOptions {
@@ -50,6 +64,7 @@ impl Default for PassOptions {
             native_top_k: false,
             rewrite: Rewrite::On,
             device: Device::Cpu,
+            roll: Roll::Off,
         }
     }
 }

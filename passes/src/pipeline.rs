@@ -13,6 +13,7 @@ use crate::expand;
 use crate::layout;
 use crate::options::{PassOptions, Rewrite};
 use crate::rewrite::{drop_dead, live_nodes, results, rewrite};
+use crate::roll;
 use crate::simplify::{has_single_rows, simplify, simplify_and_lay_out, simplify_single_rows};
 
 /// Bodies nested deeper than this are refused.
@@ -73,6 +74,12 @@ pub static PASSES: &[Pass] = &[
     },
     Pass { name: "tidy", description: "simplify again, over what the other passes left", applies: |_, _| true, rewrite: simplify },
     Pass { name: "dead-code", description: "nodes that no output needs are dropped", applies: |_, _| true, rewrite: |g, _| drop_dead(g) },
+    Pass {
+        name: "roll",
+        description: "consecutive equal layers become a loop over stacked weights",
+        applies: roll::applies,
+        rewrite: roll::roll,
+    },
 ];
 
 /// What one pass did.

@@ -46,8 +46,8 @@ pub struct WeightSplit {
 }
 
 /// How a value depends on inputs.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Dependence {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Dependence {
     /// On none.
     Nothing,
     /// On static inputs only.
@@ -91,8 +91,8 @@ fn split(graph: &Graph, options: &PassOptions) -> Result<WeightSplit, GraphError
     Ok(WeightSplit { main, parameters, weights: Some(weights) })
 }
 
-/// Parameters that the program overwrites count as inputs of the call.
-fn dependences(graph: &Graph) -> Vec<Dependence> {
+/// How each node depends on inputs. Parameters that the program overwrites count as inputs of the call.
+pub(crate) fn dependences(graph: &Graph) -> Vec<Dependence> {
     let mut out: Vec<Dependence> = Vec::with_capacity(graph.nodes().len());
     for node in graph.nodes() {
         let own = match &node.op {
@@ -111,7 +111,7 @@ fn is_donated(graph: &Graph, parameter: usize) -> bool {
 }
 
 /// The value is free, or grows what it is made of: reading it from memory would cost more than making it.
-fn made_per_call(graph: &Graph, node: &Node) -> bool {
+pub(crate) fn made_per_call(graph: &Graph, node: &Node) -> bool {
     let read: usize = node.operands.iter().map(|&v| graph.ty(v).byte_size()).sum();
     let written: usize = node.outputs.iter().map(|t| t.byte_size()).sum();
     match &node.op {

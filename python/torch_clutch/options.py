@@ -121,6 +121,11 @@ class Options:
         _word("on", "exact", "off"),
         "search for the cheapest equal program: with all rules, with those that keep every bit, or not",
     )
+    roll: str = _option(
+        "off",
+        _word("auto", "on", "off"),
+        "repeated layers compiled once, as a loop over stacked weights: where the device's cost table says that it pays, all, or none",
+    )
     cache: bool = _option(True, _flag, "keep compiled programs on disk and use them again")
     cache_dir: str | None = _option(None, _text, "directory of the cache; default: clutch in the user's cache directory")
     cache_size: int = _option(10 << 30, _bytes, "bound on the cache in bytes; the least recently used entries go first")
@@ -180,6 +185,7 @@ class Options:
             "donate": self.donate,
             "fold_budget_bytes": self.fold_budget,
             "rewrite": self.rewrite,
+            "roll": self.roll,
             "torch_version": str(torch.__version__),
             "dump_dir": self.dump_dir,
             **self.cache_settings(),

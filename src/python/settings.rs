@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 
 use clutch_cache::{Store, StoreOptions};
 use clutch_graph::op::Precision;
-use clutch_passes::Rewrite;
+use clutch_passes::{Rewrite, Roll};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -33,6 +33,8 @@ pub struct Settings {
     fold_budget_bytes: usize,
     /// `on`, `exact` or `off`.
     rewrite: String,
+    /// `auto`, `on` or `off`.
+    roll: String,
     torch_version: String,
     dump_dir: Option<PathBuf>,
     keep_texts: bool,
@@ -66,6 +68,11 @@ impl Settings {
                 "off" => Rewrite::Off,
                 "exact" => Rewrite::Exact,
                 _ => Rewrite::On,
+            },
+            roll: match self.roll.as_str() {
+                "on" => Roll::On,
+                "auto" => Roll::Auto,
+                _ => Roll::Off,
             },
             torch_version: self.torch_version.clone(),
             dump_dir: self.dump_dir.clone(),

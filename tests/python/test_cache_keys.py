@@ -74,6 +74,8 @@ SETTINGS = {
     "fold_budget": {"fold_budget_bytes": 17},
     "rewriting off": {"rewrite": "off"},
     "exact rewriting": {"rewrite": "exact"},
+    "rolled layers": {"roll": "on"},
+    "rolled where it pays": {"roll": "auto"},
     "inference": {"inference": False},
     "PyTorch": {"torch_version": "2.14.0"},
     "donation": {"donate": False},
