@@ -38,6 +38,15 @@ fn products_of_one_operand_are_merged_and_their_weights_stacked_once() {
 }
 
 #[test]
+fn products_stay_apart_where_slices_are_copies() {
+    let graph = networks::encoder(2, 1, 32, 128, false).expect("builds");
+    for device in Device::ALL.into_iter().filter(|d| *d != Device::Cpu) {
+        let after = rewritten(&graph, &PassOptions { device, ..inference() });
+        assert_eq!(count(&after, "dot_general"), count(&graph, "dot_general"), "{device:?}");
+    }
+}
+
+#[test]
 fn training_does_not_stack_weights_on_every_call() {
     let graph = networks::encoder(2, 1, 32, 128, true).expect("builds");
     let after = rewritten(&graph, &PassOptions::default());
