@@ -12,14 +12,14 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-sys.path[:0] = [str(Path(__file__).parent.parent / "examples")]
+sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent.parent / "examples")]
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
 import torch
+from do_nothing import do_nothing
 from rich.console import Console
 from rich.table import Table
 from torch import nn
-from torch._dynamo.backends.common import aot_autograd
 
 import quickstart
 import torch_clutch
@@ -42,20 +42,6 @@ def in_turn(runs: dict[str, Callable[[], object]], rounds: int, calls: int = 1) 
         for name, run in runs.items():
             times[name].append(seconds(run, calls))
     return {name: statistics.median(t) for name, t in times.items()}
-
-
-def do_nothing(results: list[torch.Tensor]) -> Callable:
-    """A backend that compiles to a function that gives `results`."""
-
-    def compile_nothing(gm: torch.fx.GraphModule, example_inputs: object) -> Callable:
-        def run(args: list) -> list[torch.Tensor]:
-            args.clear()
-            return results
-
-        run._boxed_call = True  # type: ignore[attr-defined]
-        return run
-
-    return aot_autograd(fw_compiler=compile_nothing, inference_compiler=compile_nothing)
 
 
 def mlp(width: int = 256, layers: int = 3) -> nn.Module:

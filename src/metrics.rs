@@ -74,6 +74,8 @@ counters! {
     input_copies,
     /// Nanoseconds in loading plugins and making their clients.
     plugin_ns,
+    /// Nanoseconds in the plugin's execution of main programs.
+    execute_ns,
     /// Nanoseconds in runs of weight programs.
     weight_ns,
     /// Nanoseconds in the walk of FX graphs.

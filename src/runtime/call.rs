@@ -1,6 +1,7 @@
 //! One call of a compiled program: tensors in, executable, tensors out.
 
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 
 use clutch_pjrt::{Buffer, ExecuteScratch, LoadedExecutable};
 use pyo3::exceptions::PyRuntimeError;
@@ -18,7 +19,7 @@ use crate::capture::lower::{Sink, Source};
 use crate::capture::program::ViewBase;
 use crate::compile::Code;
 use crate::driver::Artifact;
-use crate::metrics::{METRICS, count};
+use crate::metrics::{METRICS, count, time};
 use crate::python::errors;
 use crate::recipe::{Argument, Interface};
 
@@ -126,7 +127,9 @@ impl Runner {
             let (_, ty, _) = &recipe.main.arguments[argument];
             donate(py, main.client(), &mut state.main[argument], ty)?;
         }
+        let start = Instant::now();
         let executed = execute(py, main, &recipe.main, &state.main, state.weights.results(), &mut state.scratch, &mut state.outputs);
+        time(&METRICS.execute_ns, start.elapsed());
         for &(argument, _) in &recipe.donated {
             state.main[argument] = Slot::default();
         }

@@ -66,11 +66,11 @@ pub(super) fn sample(view: &DlTensor) -> u64 {
     if count == 0 || !view.on_cpu() {
         return 0;
     }
-    let mut digest = 0u64;
+    let (mut digest, row_major) = (0u64, view.is_row_major());
     for i in 0..SAMPLED.min(count) {
         let mut index = if count <= SAMPLED { i } else { i * (count - 1) / (SAMPLED - 1) };
         let mut offset = index;
-        if !strides.is_empty() {
+        if !row_major {
             offset = 0;
             for (&d, &s) in dims.iter().zip(strides).rev() {
                 offset += index % d * s;
@@ -214,17 +214,18 @@ pub(super) fn upload(
     kept: bool,
 ) -> PyResult<()> {
     let view = context.exchange.view(tensor)?;
-    check(&view, ty, order)?;
     let address = view.start() as usize;
-    let strides = stored_strides(&view, order);
-    let dense = is_dense(&ty.dims, &strides);
-    if dense && slot.address == address && slot.in_place && slot.buffer.is_some() {
+    if slot.in_place && slot.address == address && slot.buffer.is_some() && lies_dense(&view, ty, order) {
         return Ok(());
     }
+    check(&view, ty, order)?;
+    let strides = stored_strides(&view, order);
+    let dense = is_dense(&ty.dims, &strides);
     let in_place = dense && address != 0 && address.is_multiple_of(ALIGNMENT) && client_is_cpu(client);
     let py = tensor.py();
-    let counted = kept && !in_place && version(tensor).is_ok();
-    if counted && slot.buffer.is_some() && (slot.address, slot.version, slot.sample) == (address, version(tensor)?, sample(&view)) {
+    // Versions are not counted for inference tensors: those are copied on every call.
+    let counted = if kept && !in_place { version(tensor).ok().map(|version| (version, sample(&view))) } else { None };
+    if slot.buffer.is_some() && slot.address == address && counted == Some((slot.version, slot.sample)) {
         return Ok(());
     }
     let device = client.default_device();
@@ -247,8 +248,8 @@ pub(super) fn upload(
     };
     slot.buffer = Some(buffer.map_err(|e| errors::plugin(py, &e))?);
     (slot.address, slot.in_place, slot.staged) = (address, in_place, false);
-    if counted {
-        (slot.version, slot.sample) = (version(tensor)?, sample(&view));
+    if let Some(counted) = counted {
+        (slot.version, slot.sample) = counted;
         slot.retained = Some(context.exchange.retain(&tensor.call_method0(intern!(py, "detach"))?)?);
     }
     Ok(())
@@ -270,6 +271,21 @@ pub(super) fn donate(py: Python<'_>, client: &Client, slot: &mut Slot, ty: &Tens
 
 pub(super) fn client_is_cpu(client: &Client) -> bool {
     client.platform_name().eq_ignore_ascii_case("cpu")
+}
+
+/// Whether the tensor is what [`check`] wants and dense in `order`; the question of every call, so without memory of its own.
+fn lies_dense(view: &DlTensor, ty: &TensorType, order: &[usize]) -> bool {
+    let (dims, strides) = (view.dims(), view.strides());
+    let ranks = dims.len() == order.len() && strides.len() == order.len() && ty.dims.len() == order.len();
+    if !ranks || !view.on_cpu() || element_code(ty.dtype) != (view.code, view.bits) {
+        return false;
+    }
+    let mut expected = 1;
+    order.iter().zip(&ty.dims).rev().all(|(&axis, &dim)| {
+        let fits = dims[axis] == dim && (dim == 1 || strides[axis] == expected);
+        expected *= dim;
+        fits
+    })
 }
 
 /// The tensor is in host memory and of the captured type.
