@@ -3,6 +3,7 @@
 import atexit
 import functools
 import logging
+import os
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -23,6 +24,8 @@ from .partition import compile_in_parts, whole_in_eager
 log = logging.getLogger("torch_clutch")
 
 _last = threading.local()
+
+os.register_at_fork(after_in_child=_clutch.after_fork)
 
 
 def tpu(
@@ -83,6 +86,8 @@ def _wait_at_exit() -> None:
 
 
 def _finish() -> None:
+    if _clutch.is_forked():
+        return
     unfinished = _clutch.unfinished_compiles()
     if unfinished:
         log.info("waiting for %d compilations in the background", unfinished)

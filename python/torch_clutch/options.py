@@ -138,6 +138,8 @@ class Options:
 
         Raises OptionError for unknown names (with the nearest known one) and impossible values.
         """
+        if given is not None and not isinstance(given, Mapping):
+            raise OptionError(f"options cannot be {given!r}; accepted: a dictionary, as in options={{'target': 'v5e:2x2'}}")
         given = dict(given or {})
         for name in INDUCTOR_ONLY.intersection(given):
             note_once(f"the option {name!r} is Inductor's and has no effect on backend='tpu'")

@@ -46,8 +46,10 @@ impl Ladder {
             "exact" => return Ok(Ladder::Exact),
             _ => {}
         }
-        let words = text.split(',').map(str::trim).filter(|w| !w.is_empty());
-        let sizes: Result<Vec<i64>, _> = words.map(str::parse).collect();
+        if text.trim().is_empty() {
+            return Err(LadderError::Empty);
+        }
+        let sizes: Result<Vec<i64>, _> = text.split(',').map(|word| word.trim().parse()).collect();
         let sizes = sizes.map_err(|_| LadderError::Unknown(text.to_owned()))?;
         let first = *sizes.first().ok_or(LadderError::Empty)?;
         if first < 2 {
@@ -120,6 +122,7 @@ mod tests {
         assert_eq!(Ladder::parse("128,64"), Err(LadderError::Unsorted(128, 64)));
         assert_eq!(Ladder::parse("1,2"), Err(LadderError::TooSmall(1)));
         assert_eq!(Ladder::parse(""), Err(LadderError::Empty));
+        assert_eq!(Ladder::parse("8,,16"), Err(LadderError::Unknown("8,,16".to_owned())));
         assert_eq!(Ladder::parse("large"), Err(LadderError::Unknown("large".to_owned())));
     }
 }

@@ -37,6 +37,15 @@ pub fn not_here() -> PyErr {
     )
 }
 
+/// The process cannot use what its parent loaded.
+pub fn forked() -> PyErr {
+    device(
+        "this process was forked from one in which Clutch had loaded a PJRT plugin, whose threads are not here; start worker processes \
+         with multiprocessing's method \"spawn\" or \"forkserver\", or fork before the first compiled call"
+            .to_owned(),
+    )
+}
+
 /// An error of a saved program.
 pub fn saved(py: Python<'_>, error: &SavedError) -> PyErr {
     match error {

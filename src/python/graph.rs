@@ -20,6 +20,7 @@ use crate::compile::Code;
 use crate::driver::{BuildError, Config, explain};
 use crate::metrics::{METRICS, count, time};
 use crate::runtime::call::{Context, Runner};
+use crate::runtime::device::is_forked;
 use crate::runtime::dlpack::Exchange;
 use crate::runtime::sizes::{SymbolSolver, Symbols};
 use crate::strict;
@@ -234,6 +235,9 @@ impl CompiledGraph {
     }
 
     fn __call__<'py>(&self, py: Python<'py>, args: &Bound<'py, PyList>) -> PyResult<Bound<'py, PyList>> {
+        if is_forked() {
+            return Err(errors::forked());
+        }
         let mut items: SmallVec<[Bound<'py, PyAny>; 16]> = args.iter().collect();
         args.del_slice(0, args.len())?;
         for &i in &self.lazy {

@@ -102,6 +102,18 @@ fn resume_compiles() {
     crate::background::resume();
 }
 
+/// To be called in the child after a fork.
+#[pyfunction]
+fn after_fork() {
+    crate::runtime::device::after_fork();
+}
+
+/// Whether this process was forked from one that had loaded a plugin.
+#[pyfunction]
+fn is_forked() -> bool {
+    crate::runtime::device::is_forked()
+}
+
 /// Names of all operators with a lowering.
 #[pyfunction]
 fn supported_operators() -> Vec<&'static str> {
@@ -128,6 +140,8 @@ fn _clutch(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(unfinished_compiles, m)?)?;
     m.add_function(wrap_pyfunction!(pause_compiles, m)?)?;
     m.add_function(wrap_pyfunction!(resume_compiles, m)?)?;
+    m.add_function(wrap_pyfunction!(after_fork, m)?)?;
+    m.add_function(wrap_pyfunction!(is_forked, m)?)?;
     m.add_function(wrap_pyfunction!(supported_operators, m)?)?;
     m.add_function(wrap_pyfunction!(graph::compile, m)?)?;
     m.add_function(wrap_pyfunction!(settings::device_info, m)?)?;

@@ -127,6 +127,9 @@ impl Settings {
 
     /// The device that the options name.
     pub fn device(&self, py: Python<'_>) -> PyResult<Device> {
+        if device::is_forked() {
+            return Err(errors::forked());
+        }
         let target = Target::parse(&self.target).map_err(|e| errors::new(py, "TargetError", &e.to_string()))?;
         let named = self.plugin.is_some() || std::env::var_os("CLUTCH_PJRT_PLUGIN").is_some();
         if target == Target::Tpu && !named && !device::tpu_attached() {

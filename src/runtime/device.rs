@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 use std::time::Instant;
 
 use clutch_pjrt::{Client, Discovery, Error, Platform, Plugin, Topology};
@@ -112,6 +113,25 @@ impl DeviceIdentity {
             arrangement,
         })
     }
+}
+
+/// This process was forked from one whose plugins run threads, which are not here.
+static FORKED: AtomicBool = AtomicBool::new(false);
+
+/// To be called in the child after a fork.
+pub fn after_fork() {
+    let (clients, topologies) = (CLIENTS.try_lock(), TOPOLOGIES.try_lock());
+    // A lock that another thread of the parent held stays locked here.
+    let used = matches!(&clients, Err(TryLockError::WouldBlock))
+        || matches!(&topologies, Err(TryLockError::WouldBlock))
+        || clients.is_ok_and(|clients| !clients.is_empty())
+        || topologies.is_ok_and(|topologies| !topologies.is_empty());
+    FORKED.fetch_or(used, Ordering::Relaxed);
+}
+
+/// Whether this process was forked from one that had loaded a plugin: nothing can be compiled or run in it.
+pub fn is_forked() -> bool {
+    FORKED.load(Ordering::Relaxed)
 }
 
 static CLIENTS: Mutex<BTreeMap<PathBuf, Arc<Client>>> = Mutex::new(BTreeMap::new());

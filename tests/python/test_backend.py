@@ -55,6 +55,11 @@ def test_wrong_options_are_typed_errors_that_say_what_to_do(options, kind, words
         assert word in str(error.value)
 
 
+def test_options_that_are_no_dictionary_are_refused():
+    with pytest.raises(torch_clutch.OptionError, match="a dictionary"):
+        torch.compile(torch.sin, backend="tpu", options="cpu")(torch.ones(2))
+
+
 def test_environment_sets_options_and_the_option_wins(monkeypatch):
     monkeypatch.setenv("CLUTCH_FALLBACK", "error")
     assert torch_clutch.Options.read().fallback == "error"

@@ -137,8 +137,14 @@ fn extremum(l: &mut Lowering<'_>, c: &Call<'_>, max: bool) -> Result<Outputs, Lo
     finish(l, c, r)
 }
 
+/// Eager raises for the largest of no elements, which PyTorch does not notice while it captures.
+fn not_empty(elements: i64) -> Result<(), LowerError> {
+    if elements == 0 { Err(LowerError::unsupported("the extremum of no elements, for which eager raises an error")) } else { Ok(()) }
+}
+
 fn extremum_of_all(l: &mut Lowering<'_>, c: &Call<'_>, max: bool) -> Result<Outputs, LowerError> {
     let x = c.tensor(l, 0, "self")?;
+    not_empty(l.b.ty(x).numel())?;
     let axes = axes_of(l, c, x, false)?;
     let r = extreme_over(l, x, &axes, max)?;
     finish(l, c, r)
@@ -170,8 +176,9 @@ fn extremum_and_position(l: &mut Lowering<'_>, c: &Call<'_>, max: bool) -> Resul
         return many([x, l.b.full_int(DType::S64, &[], 0)?]);
     }
     let axis = c.axis(l, 1, "dim", rank)?;
+    not_empty(l.b.ty(x).dims[axis])?;
     let values = extreme_over(l, x, &[axis], max)?;
-    let positions = if l.b.ty(x).dims[axis] == 0 { filled(l, Scalar::Int(0), DType::S64, &out)? } else { position(l, x, axis, max)? };
+    let positions = position(l, x, axis, max)?;
     many([l.b.reshape(values, &out)?, l.b.reshape(positions, &out)?])
 }
 

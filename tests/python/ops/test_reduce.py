@@ -203,3 +203,17 @@ def test_searches():
         edges,
         rows,
     )
+
+
+@pytest.mark.parametrize("reduce", [lambda x: x.max(), lambda x: x.min(), lambda x: x.max(0), lambda x: x.min(0), lambda x: x.t().max(-1)])
+def test_the_extremum_of_no_elements_raises_as_in_eager(reduce):
+    x = torch.empty(0, 4)
+    for run in (reduce, torch.compile(reduce, backend="tpu")):
+        with pytest.raises((IndexError, RuntimeError)):
+            run(x)
+
+
+def test_extrema_along_another_axis_of_no_elements():
+    x = torch.empty(0, 4)
+    values, positions = torch.compile(lambda x: x.max(1), backend="tpu", options={"fallback": "error"})(x)
+    assert values.shape == positions.shape == (0,)
