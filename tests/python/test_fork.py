@@ -33,7 +33,6 @@ assert os.waitpid(child, 0)[1] == 0
 
 
 def test_calls_and_compilations_in_a_fork_of_a_used_process_say_what_to_do() -> None:
-    used = "run = compiled(double)\nassert run(x)[2] == 4"
     refused = """
     for again in (run, compiled(lambda x: x * 3)):
         try:
@@ -44,11 +43,10 @@ def test_calls_and_compilations_in_a_fork_of_a_used_process_say_what_to_do() -> 
             raise AssertionError("it ran")
     assert double(x)[2] == 4
     """
-    in_a_fork(f"{used}", refused)
+    in_a_fork("run = compiled(double)\nassert run(x)[2] == 4", refused)
 
 
 def test_the_parent_goes_on() -> None:
-    in_a_fork("run = compiled(double)\nrun(x)", "pass")
     in_a_fork("run = compiled(double)\nrun(x)\nos.fork() or os._exit(0)\nassert run(x)[2] == 4", "pass")
 
 
